@@ -1,7 +1,7 @@
 """The functions of `jax.lax` on rlx arrays: `from rlx import lax`.
 
-Enters and leaves: arrays. They are close to the ops: nothing is promoted, and only scalars are
-broadcast; `rlx.numpy` does both. Read `elementwise.py` first, `convolution.py` for convolutions.
+They are close to the ops: nothing is promoted, and only scalars are broadcast; `rlx.numpy` does
+both. Read `elementwise.py` first, `convolution.py` for convolutions.
 """
 
 from . import linalg

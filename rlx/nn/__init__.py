@@ -1,7 +1,7 @@
 """Neural networks: modules as pytrees, layers, losses, initial values.
 
-Enters: keys, sizes, arrays. Leaves: modules, whose fields are their parameters, and arrays.
-Knows no device. Read `module.py`, then `layers.py`; convolutions and pooling are in `conv.py`.
+A module is a pytree whose fields are its parameters; layers are made of sizes and a key. Read
+`module.py`, then `layers.py`; convolutions and pooling are in `conv.py`.
 """
 
 from . import functional, initializers, losses

@@ -1,4 +1,4 @@
-"""Attention: weighted means of values by how much queries and keys agree."""
+"""Scaled dot-product attention."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def dot_product_attention(
     implementation: str | None = None,
     return_residual: bool = False,
 ) -> Any:
-    """The mean of values for each query, weighted by the softmax of its products.
+    """Scaled dot-product attention: means of values, weighted by a softmax of scores.
 
     The products are those with the keys.
 

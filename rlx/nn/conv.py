@@ -180,7 +180,7 @@ class Conv(Module):
 
 @final
 class ConvTranspose(Module):
-    """A convolution that makes its input larger by `stride`.
+    """A transposed convolution, which enlarges its input by `stride`.
 
     So the gradient of one does. "SAME" gives `stride` times the size. Numbers pad the input once it
     is spread by the stride, as in `lax.conv_transpose`. `weight` has the shape (*kernel_size, in,
@@ -249,7 +249,7 @@ def max_pool(
     *,
     dilation: Numbers = 1,
 ) -> Any:
-    """The greatest number of each window.
+    """Max pooling: the greatest number of each window.
 
     The strides are the window's sizes if not given.
 
@@ -268,7 +268,7 @@ def min_pool(
     *,
     dilation: Numbers = 1,
 ) -> Any:
-    """The least number of each window.
+    """Min pooling: the least number of each window.
 
     The strides are the window's sizes if not given.
     """
@@ -283,7 +283,7 @@ def avg_pool(
     *,
     count_include_pad: bool = True,
 ) -> Any:
-    """The mean of each window; the strides are the window's sizes if not given.
+    """Average pooling: the mean of each window; strides default to its sizes.
 
     Padded places count as zeros, or with `count_include_pad=False` not at all.
 
@@ -335,7 +335,7 @@ def _pool(
 
 @final
 class MaxPool(Module):
-    """The greatest number of each window, as `max_pool` gives it."""
+    """Max pooling as a layer, see `max_pool`."""
 
     window: tuple[int, ...] = field(static=True)
     stride: tuple[int, ...] = field(static=True)
@@ -362,7 +362,7 @@ class MaxPool(Module):
 
 @final
 class AvgPool(Module):
-    """The mean of each window, as `avg_pool` gives it."""
+    """Average pooling as a layer, see `avg_pool`."""
 
     window: tuple[int, ...] = field(static=True)
     stride: tuple[int, ...] = field(static=True)

@@ -44,32 +44,32 @@ def _inexact(x: Any) -> Any:
 
 
 def identity(x: Any) -> Any:
-    """The number itself."""
+    """Identity: the number itself."""
     return as_tensor(x)
 
 
 @eager
 def relu(x: Any) -> Any:
-    """The number, or 0 if it is negative; the derivative at 0 is 0."""
+    """ReLU: the number, or 0 if it is negative; the derivative at 0 is 0."""
     return apply("relu", as_tensor(x))
 
 
 @eager
 def relu6(x: Any) -> Any:
-    """The number, at least 0 and at most 6."""
+    """ReLU6: the number, at least 0 and at most 6."""
     return rnp.minimum(relu(_inexact(x)), 6.0)
 
 
 @eager
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
-    """The number, or `negative_slope` times it if it is negative."""
+    """Leaky ReLU: the number, or `negative_slope` times it if it is negative."""
     x = _inexact(x)
     return rnp.where(x >= 0, x, x * scalar("leaky_relu: negative_slope", negative_slope))
 
 
 @eager
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x)), also called the logistic function."""
+    """Sigmoid (logistic function): 1 / (1 + exp(-x))."""
     return pointwise("logistic", x, name="sigmoid", inexact=True)
 
 
@@ -80,19 +80,19 @@ def tanh(x: Any, /) -> Any:
 
 @eager
 def softplus(x: Any) -> Any:
-    """log(1 + exp(x)), a smooth relu."""
+    """Softplus, a smooth ReLU: log(1 + exp(x))."""
     return apply("softplus", _inexact(x))
 
 
 @eager
 def log_sigmoid(x: Any) -> Any:
-    """The logarithm of the sigmoid, without its underflow."""
+    """Logarithm of the sigmoid, without its underflow."""
     return -softplus(-_inexact(x))
 
 
 @eager
 def silu(x: Any) -> Any:
-    """The number times its sigmoid; also called swish."""
+    """SiLU (swish): the number times its sigmoid."""
     return apply("silu", _inexact(x))
 
 
@@ -101,7 +101,7 @@ swish = silu
 
 @eager
 def gelu(x: Any, approximate: bool = True) -> Any:
-    """The number times the normal distribution function at it.
+    """GELU: the number times the normal distribution function at it.
 
     `approximate` goes through tanh.
     """
@@ -110,13 +110,13 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 @eager
 def mish(x: Any) -> Any:
-    """The number times tanh(softplus(x))."""
+    """Mish: the number times tanh(softplus(x))."""
     return rounded_once(lambda x: x * rnp.tanh(softplus(x)), _inexact(x))
 
 
 @eager
 def elu(x: Any, alpha: float = 1.0) -> Any:
-    """The number, or alpha * (exp(x) - 1) if it is negative."""
+    """ELU: the number, or alpha * (exp(x) - 1) if it is negative."""
     x, alpha = _inexact(x), scalar("elu: alpha", alpha)
     # exp of a large number that is not used would still spoil the derivative
     return rnp.where(x > 0, x, alpha * rnp.expm1(rnp.where(x > 0, 0.0, x)))
@@ -124,40 +124,40 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
 @eager
 def celu(x: Any, alpha: float = 1.0) -> Any:
-    """The number, or alpha * (exp(x / alpha) - 1) if it is negative."""
+    """CELU: the number, or alpha * (exp(x / alpha) - 1) if it is negative."""
     x, alpha = _inexact(x), scalar("celu: alpha", alpha)
     return rnp.where(x > 0, x, alpha * rnp.expm1(rnp.where(x > 0, 0.0, x) / alpha))
 
 
 @eager
 def selu(x: Any) -> Any:
-    """The elu whose constants keep mean 0 and variance 1 from layer to layer."""
+    """SELU: the ELU whose constants keep mean 0 and variance 1 between layers."""
     alpha, scale = 1.6732632423543772848, 1.0507009873554804934
     return rounded_once(lambda x: scale * elu(x, alpha), _inexact(x))
 
 
 @eager
 def soft_sign(x: Any) -> Any:
-    """x / (1 + |x|)."""
+    """Softsign: x / (1 + |x|)."""
     return rounded_once(lambda x: x / (1.0 + rnp.abs(x)), _inexact(x))
 
 
 @eager
 def hard_tanh(x: Any) -> Any:
-    """The number, at least -1 and at most 1."""
+    """Hard tanh: the number, at least -1 and at most 1."""
     x = as_tensor(x)
     return rnp.where(x > 1, 1, rnp.where(x < -1, -1, x))
 
 
 @eager
 def hard_sigmoid(x: Any) -> Any:
-    """A sigmoid of three straight lines, relu6(x + 3) / 6."""
+    """Hard sigmoid, of three straight lines: relu6(x + 3) / 6."""
     return rounded_once(lambda x: relu6(x + 3.0) / 6.0, _inexact(x))
 
 
 @eager
 def hard_silu(x: Any) -> Any:
-    """The number times its hard sigmoid."""
+    """Hard SiLU: the number times its hard sigmoid."""
     return rounded_once(lambda x: x * hard_sigmoid(x), _inexact(x))
 
 
@@ -166,26 +166,26 @@ hard_swish = hard_silu
 
 @eager
 def glu(x: Any, axis: int = -1) -> Any:
-    """The first half of an axis times the sigmoid of the second."""
+    """GLU (gated linear unit): half of an axis times the sigmoid of the other half."""
     value, gate = rnp.split(_inexact(x), 2, axis)
     return rounded_once(lambda value, gate: value * sigmoid(gate), value, gate)
 
 
 @eager
 def squareplus(x: Any, b: Any = 4) -> Any:
-    """(x + sqrt(x * x + b)) / 2, a smooth relu without exponentials."""
+    """Squareplus, a smooth ReLU without exponentials: (x + sqrt(x * x + b)) / 2."""
     x, b = promote_operands(x, b, inexact=True)
     return rounded_once(lambda x, b: (x + rnp.sqrt(rnp.square(x) + b)) / 2, x, b)
 
 
 def sparse_plus(x: Any) -> Any:
-    """A smooth relu that is 0 below -1 and the number above 1, a parabola between."""
+    """Sparse plus, a smooth ReLU: 0 below -1, x above 1, a parabola between."""
     x = _inexact(x)
     return rnp.where(x <= -1, 0.0, rnp.where(x >= 1, x, rnp.square(x + 1) / 4))
 
 
 def sparse_sigmoid(x: Any) -> Any:
-    """The derivative of `sparse_plus`: 0 below -1, 1 above 1, a line between."""
+    """Sparse sigmoid, the derivative of `sparse_plus`: a line between 0 and 1."""
     return 0.5 * rnp.clip(_inexact(x) + 1, 0.0, 2.0)
 
 
@@ -194,7 +194,7 @@ def sparse_sigmoid(x: Any) -> Any:
 
 @eager
 def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
-    """exp(x) divided by its sum along axes; None means all axes.
+    """Softmax: exp(x) divided by its sum along axes; None means all axes.
 
     Elements where `where` is false do not count and become 0.
     """
@@ -251,7 +251,7 @@ def standardize(
     *,
     algorithm: str = "fast",
 ) -> Any:
-    """The numbers less their mean, divided by their standard deviation.
+    """Standardize: subtract the mean, and divide by the standard deviation.
 
     A `mean` or `variance` that is given is not computed. Only elements where `where` is true
     count. Both algorithms, "fast" and "stable", are the stable one; half-size numbers are computed
@@ -273,7 +273,7 @@ def standardize(
 
 @eager
 def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float = 1e-5) -> Any:
-    """Mean 0 and variance 1 along the last axis, then times `scale` plus `bias`.
+    """Layer normalization of the last axis, then times `scale` plus `bias`.
 
     `x` has shape (..., n), the other two (n,). From "Layer Normalization", Ba et al., 2016.
 
@@ -286,7 +286,7 @@ def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float = 1e-5) -> Any:
 
 @eager
 def rms_norm(x: Any, scale: Any, *, eps: float = 1e-6) -> Any:
-    """Root mean square 1 along the last axis, then times `scale`.
+    """RMS normalization of the last axis, then times `scale`.
 
     `x` has shape (..., n), `scale` (n,). From "Root Mean Square Layer Normalization", Zhang and
     Sennrich, 2019.
@@ -299,7 +299,7 @@ def rms_norm(x: Any, scale: Any, *, eps: float = 1e-6) -> Any:
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
-    """1 at the place of the label on a new axis, else 0.
+    """One-hot encoding: 1 at the label's place on a new axis, else 0.
 
     The dtype is float32 if not given.
 

@@ -1,4 +1,4 @@
-"""Initial values of parameters: functions of a key, a shape and a dtype.
+"""Initializers of parameters: functions of a key, a shape and a dtype.
 
 Enters: `initializer(key, shape, dtype)`. Leaves: an array. The names and numbers are those of
 `jax.nn.initializers`.
@@ -46,7 +46,7 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 
 
 def uniform(scale: float = 0.01, dtype: Any = None) -> Initializer:
-    """Equally likely from 0 to `scale`."""
+    """Uniform from 0 to `scale`."""
     return lambda key, shape, dtype=dtype: _drawn(random.uniform, key, shape, dtype, scale)
 
 
@@ -58,7 +58,7 @@ def normal(stddev: float = 0.01, dtype: Any = None) -> Initializer:
 def truncated_normal(
     stddev: float = 0.01, dtype: Any = None, lower: float = -2.0, upper: float = 2.0
 ) -> Initializer:
-    """Normal, cut off at so many standard deviations."""
+    """Truncated normal, cut off at so many standard deviations."""
     usual = dtype
 
     def initialize(key: Any, shape: Any, dtype: Any = usual) -> Any:
@@ -79,7 +79,7 @@ def variance_scaling(
     batch_axis: Axes = (),
     dtype: Any = None,
 ) -> Initializer:
-    """Variance `scale` divided by the number of inputs, outputs, or a mean of both.
+    """Variance scaling: variance `scale` / fan-in, fan-out, or their mean.
 
     Axes that are none of inputs, outputs and batch, such as those of a convolution's window,
     multiply both numbers.
@@ -145,7 +145,7 @@ kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
 def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """Orthonormal rows or columns, whichever are fewer.
+    """Orthogonal: orthonormal rows or columns, whichever are fewer.
 
     All such matrices are equally likely.
 

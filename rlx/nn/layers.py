@@ -25,7 +25,7 @@ from .module import Module, field
 
 @final
 class Linear(Module):
-    """x @ weight + bias: `f32[..., in] → f32[..., out]`.
+    """Linear (dense) layer, x @ weight + bias: `f32[..., in] → f32[..., out]`.
 
     >>> Linear(3, 2, key=random.key(0))
     Linear(weight=f32[3, 2], bias=f32[2])
@@ -58,7 +58,7 @@ class Linear(Module):
 
 @final
 class Embedding(Module):
-    """A row of a table for each index: `i32[...] → f32[..., size]`."""
+    """Embedding: a row of a table for each index: `i32[...] → f32[..., size]`."""
 
     weight: Array
 
@@ -80,7 +80,7 @@ class Embedding(Module):
 
 @final
 class LayerNorm(Module):
-    """Mean 0 and variance 1 along the last axis, then times `scale` plus `bias`."""
+    """Layer normalization of the last axis, then times `scale` plus `bias`."""
 
     scale: Array
     bias: Array
@@ -97,7 +97,7 @@ class LayerNorm(Module):
 
 @final
 class RMSNorm(Module):
-    """Root mean square 1 along the last axis, then times `scale`."""
+    """RMS normalization of the last axis, then times `scale`."""
 
     scale: Array
     eps: float = field(static=True)
@@ -112,7 +112,7 @@ class RMSNorm(Module):
 
 @final
 class Dropout(Module):
-    """Zeroes numbers with probability `rate` and scales the others up; needs a key.
+    """Dropout: zeroes numbers with probability `rate`, scales others up; needs a key.
 
     Without a key it gives the numbers as they are, as for inference.
     """
@@ -171,7 +171,7 @@ class Sequential(Module):
 
 @final
 class MLP(Module):
-    """Linear layers with an activation between them.
+    """Multilayer perceptron: linear layers with an activation between them.
 
     >>> MLP([2, 8, 1], key=random.key(0))
     MLP(layers=(Linear(weight=f32[2, 8], bias=f32[8]),

@@ -1,4 +1,4 @@
-"""Losses: how far predictions are from what is wanted.
+"""Loss functions.
 
 Enters: predictions and targets. Leaves: their mean; the sum with `reduction="sum"`, one loss
 for each example with `reduction="none"`.
@@ -19,7 +19,7 @@ REDUCTIONS = {"mean": rnp.mean, "sum": rnp.sum, "none": as_tensor}
 
 
 def cross_entropy(logits: Any, labels: Any, *, reduction: str = "mean") -> Any:
-    """Minus the log of the softmax of the logits at the label.
+    """Cross-entropy loss of logits and integer class labels.
 
     `f32[..., C], i32[...] → f32[]`.
 
@@ -34,7 +34,7 @@ def cross_entropy(logits: Any, labels: Any, *, reduction: str = "mean") -> Any:
 
 
 def binary_cross_entropy(logits: Any, targets: Any, *, reduction: str = "mean") -> Any:
-    """Minus the log of the chance of what happened.
+    """Binary cross-entropy loss of logits and targets from 0 to 1.
 
     The chance of a 1 is sigmoid(logits). Targets are 0, 1, or chances between.
     """
@@ -42,17 +42,17 @@ def binary_cross_entropy(logits: Any, targets: Any, *, reduction: str = "mean") 
 
 
 def mean_squared_error(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
-    """The square of the difference."""
+    """Mean squared error: the square of the difference."""
     return _of_both(lambda x, y: rnp.square(x - y), predictions, targets, reduction)
 
 
 def mean_absolute_error(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
-    """The size of the difference."""
+    """Mean absolute error: the size of the difference."""
     return _of_both(lambda x, y: rnp.abs(x - y), predictions, targets, reduction)
 
 
 def huber(predictions: Any, targets: Any, *, delta: float = 1.0, reduction: str = "mean") -> Any:
-    """Half the square of a difference up to `delta`, beyond it a straight line."""
+    """Huber loss: half the squared difference up to `delta`, a line beyond it."""
 
     def loss(x: Any, y: Any) -> Any:
         distance = rnp.abs(x - y)

@@ -1,4 +1,4 @@
-"""Modules: classes whose fields are the parameters.
+"""Modules: classes whose fields are their parameters.
 
 Their instances are pytrees.
 
@@ -198,10 +198,10 @@ class ModuleType(ABCMeta):
 
 
 class Module(metaclass=ModuleType):
-    """The root of all modules; see the head of this file."""
+    """The base class of modules: an immutable pytree whose fields are parameters."""
 
     def replace(self: Made, **changes: Any) -> Made:
-        """The module with other values in some fields."""
+        """Copy the module with other values in some fields."""
         names = [f.name for f in dataclasses.fields(self)]
         for name in changes:
             if name not in names:

@@ -1,4 +1,4 @@
-"""Numbers in few bits: quantization, and products that share a scale in blocks.
+"""Quantization to few bits, and products with block scales.
 
 A number q of few bits stands for (q - zero_point) * scale. Enters: arrays of floats, a scale and a
 zero point, single ones or one for each place along an axis. Leaves: arrays. `fake_quantize` keeps
@@ -39,7 +39,7 @@ def quantize(
     axis: Axis = None,
     bounds: Bounds = None,
 ) -> Any:
-    """Floats as numbers of few bits: round(x / scale) + zero_point, cut to a range.
+    """Quantize floats: round(x / scale) + zero_point, clipped to a range.
 
     `dtype` is an integer one, or a float of 8 bits. `bounds` is a smaller range, (-8, 7) for 4
     bits.
@@ -56,7 +56,7 @@ def quantize(
 def dequantize(
     x: Any, scale: Any, zero_point: Any = 0, *, dtype: Any = "float32", axis: Axis = None
 ) -> Any:
-    """The floats that numbers of few bits stand for: (x - zero_point) * scale.
+    """Dequantize to floats: (x - zero_point) * scale.
 
     >>> import numpy as np
     >>> dequantize(np.array([2, 0, 7], "int8"), 0.25).tolist()
@@ -76,7 +76,7 @@ def fake_quantize(
     axis: Axis = None,
     bounds: Bounds = None,
 ) -> Any:
-    """What is left of floats that are quantized and brought back.
+    """Fake quantization: quantize floats and dequantize them again.
 
     Its derivative takes rounding for the identity; it has one in the scale and the zero point too.
 
@@ -92,7 +92,7 @@ def fake_quantize(
 def quantization_scale(
     x: Any, *, dtype: Any = "int8", axis: Axis = None, bounds: Bounds = None, symmetric: bool = True
 ) -> tuple[Any, Any]:
-    """A scale and a zero point whose range covers the numbers, and 0.
+    """A quantization scale and zero point whose range covers the numbers, and 0.
 
     With `symmetric` the zero point is 0, else the range reaches from the least to the greatest.
 

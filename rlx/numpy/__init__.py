@@ -1,7 +1,7 @@
 """NumPy's functions on rlx arrays: `import rlx.numpy as rnp`.
 
-Enters and leaves: `Array`s, `TracedTensor`s, NumPy arrays, Python numbers. Every function is
-composed from ops, so all of them differentiate, batch and compile. Read `elementwise.py` first.
+Functions take arrays, traced tensors, NumPy arrays and Python numbers. They are composed from ops,
+so all of them differentiate, batch and compile. Read `elementwise.py` first.
 """
 
 import sys

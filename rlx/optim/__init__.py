@@ -1,4 +1,4 @@
-"""Optimizers and learning rates, on pytrees: `rlx.optim.adam(1e-3)`.
+"""Optimizers and learning-rate schedules on pytrees: `rlx.optim.adam(1e-3)`.
 
 Enters: parameters and their gradients. Leaves: updates, and the optimizer's state. Knows no
 device. Read `optimizer.py`.

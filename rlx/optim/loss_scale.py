@@ -1,4 +1,4 @@
-"""Loss scales: gradients of halves that neither vanish nor overflow.
+"""Loss scaling, so that half-precision gradients neither vanish nor overflow.
 
 A loss is multiplied by a scale before its gradient is taken, and the gradient divided by it: small
 gradients are then not lost in float16, whose least number is 6e-8.
@@ -28,18 +28,18 @@ from .optimizer import Optimizer, first_step
 
 
 class LossScale(Protocol):
-    """A number to multiply losses by, which may change from step to step."""
+    """A loss scale, which may change from step to step."""
 
     def scale(self, tree: Any) -> Any:
-        """The losses (a tree of arrays), multiplied."""
+        """Multiply losses, a tree of arrays, by the scale."""
         ...
 
     def unscale(self, tree: Any) -> Any:
-        """The gradients, divided; halves become float32."""
+        """Divide gradients by the scale; half-precision ones become float32."""
         ...
 
     def adjust(self, is_finite: Any) -> Any:
-        """The scale of the next step, told whether the gradients of this one are finite."""
+        """The scale of the next step, given whether this step's gradients are finite."""
         ...
 
 
@@ -55,7 +55,7 @@ def all_finite(tree: Any) -> Any:
 
 
 def choose(condition: Any, yes: Any, no: Any) -> Any:
-    """One of two trees: `yes` where the condition, a boolean array, holds.
+    """Choose one of two trees: `yes` if the condition, a boolean array, holds.
 
     >>> choose(rnp.asarray(False), {"w": 1.0}, {"w": 2.0})["w"].item()
     2.0
@@ -91,7 +91,7 @@ class _Scaling:
 
 @record
 class StaticLossScale(_Scaling):
-    """A scale that stays the same.
+    """A constant loss scale.
 
     >>> scale = StaticLossScale(8.0)
     >>> scale.scale(rnp.array(0.5)).item(), scale.unscale(rnp.array(4.0)).item()
@@ -112,7 +112,7 @@ class StaticLossScale(_Scaling):
 
 @record
 class DynamicLossScale(_Scaling):
-    """A scale that grows while gradients are finite, and shrinks when they are not.
+    """A loss scale that grows while gradients are finite, and shrinks otherwise.
 
     After `period` finite steps it is multiplied by `factor`; after one that is not finite divided
     by it, down to `least`. The update of such a step should be left out.
@@ -165,7 +165,7 @@ class ScaledState(NamedTuple):
 
 
 def scaled(optimizer: Optimizer, loss_scale: LossScale) -> Optimizer:
-    """An optimizer for gradients of a scaled loss; leaves out steps that overflow.
+    """Wrap an optimizer for scaled losses; it skips steps that overflow.
 
     The loss is `state.scale.scale(loss)`; gradients are divided, and where one is not finite the
     updates are zero, the state stays, and the scale shrinks.

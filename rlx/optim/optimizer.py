@@ -1,4 +1,4 @@
-"""What an optimizer is, how they are put together, and those there are.
+"""Optimizers, and the transformations of gradients that they are made of.
 
     optimizer = rlx.optim.adam(1e-3)
     state = optimizer.init(params)
@@ -27,7 +27,7 @@ LearningRate = float | Schedule
 
 
 class Optimizer(NamedTuple):
-    """Two functions: one makes a state, the other the updates of a step.
+    """An optimizer: a function that makes a state, and one that gives updates.
 
     They are `init(params) -> state` and `update(grads, state, params) -> (updates, state)`. An
     update is added to a parameter. A step of a chain, such as clipping, is an optimizer too.
@@ -70,7 +70,7 @@ def apply_updates(params: Any, updates: Any) -> Any:
 
 
 def chain(*optimizers: Optimizer) -> Optimizer:
-    """Pass gradients through optimizers from left to right."""
+    """Chain optimizers: gradients pass from left to right."""
 
     def init(params: Any) -> tuple:
         return tuple(optimizer.init(params) for optimizer in optimizers)
@@ -90,7 +90,7 @@ def chain(*optimizers: Optimizer) -> Optimizer:
 
 
 def stateless(change: Callable[[Any], Any]) -> Optimizer:
-    """An optimizer that changes the gradients without remembering anything."""
+    """An optimizer without state, made of a function of the gradients."""
     return Optimizer(lambda params: (), lambda grads, state, params=None: (change(grads), state))
 
 
@@ -182,7 +182,7 @@ def sgd(
 def adam(
     learning_rate: LearningRate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> Optimizer:
-    """Adam: steps of about the learning rate, whatever the gradient's size.
+    """Adam: steps of about the learning rate, independent of the gradient's size.
 
     This holds for each parameter by itself. Kingma and Ba, 2014, https://arxiv.org/abs/1412.6980
     """
@@ -197,7 +197,7 @@ def adamw(
     weight_decay: float = 1e-4,
     mask: Mask = None,
 ) -> Optimizer:
-    """Adam whose parameters shrink at each step.
+    """AdamW: Adam with decoupled weight decay.
 
     They shrink by `weight_decay` times the learning rate. `mask` tells which parameters do.
     Loshchilov and Hutter, 2017, https://arxiv.org/abs/1711.05101
@@ -215,7 +215,7 @@ def rmsprop(
     eps: float = 1e-8,
     momentum: float | None = None,
 ) -> Optimizer:
-    """Gradients divided by the root of the running mean of their squares."""
+    """RMSProp: gradients divided by the root of the running mean of their squares."""
     steps = [scale_by_rms(decay, eps), scale_by_learning_rate(learning_rate)]
     return chain(*steps, *([] if momentum is None else [add_momentum(momentum)]))
 
@@ -230,7 +230,7 @@ class MomentumState(NamedTuple):
 
 
 def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
-    """Add the running sum of past gradients; `nesterov` looks one step ahead."""
+    """Momentum: add the running sum of past gradients; `nesterov` looks ahead."""
 
     _check_numbers(momentum=decay)
 
@@ -310,7 +310,7 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
 
 
 def add_decay(weight_decay: float, mask: Mask = None) -> Optimizer:
-    """Add `weight_decay` times the parameters, where the mask is true."""
+    """Weight decay: add `weight_decay` times the parameters, where the mask is true."""
 
     _check_numbers(weight_decay=weight_decay)
 
@@ -337,13 +337,13 @@ def _check_numbers(**given: Any) -> None:
 
 
 def global_norm(tree: Any) -> Any:
-    """The length of all leaves together, as one vector."""
+    """The global norm: that of all leaves together, as one vector."""
     squares = (rnp.sum(x * x) for x in pytree.leaves(widened(tree)))
     return rnp.sqrt(sum(squares, start=rnp.zeros(())))
 
 
 def clip_by_global_norm(limit: float) -> Optimizer:
-    """Shorten all gradients together so that their length is at most `limit`."""
+    """Clip gradients so that their global norm is at most `limit`."""
 
     number("clip_by_global_norm: the limit", limit)
 
@@ -356,6 +356,6 @@ def clip_by_global_norm(limit: float) -> Optimizer:
 
 
 def clip_by_value(limit: float) -> Optimizer:
-    """Limit each number to the range from `-limit` to `limit`."""
+    """Clip each gradient to the range from `-limit` to `limit`."""
     number("clip_by_value: the limit", limit)
     return stateless(lambda grads: pytree.map(lambda g: rnp.clip(g, -limit, limit), grads))

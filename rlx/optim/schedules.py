@@ -1,4 +1,4 @@
-"""Learning rates that change: functions of the number of the step, from 0.
+"""Learning-rate schedules: functions of the number of the step, from 0.
 
 Enters: an int32 array. Leaves: a float array.
 """
@@ -18,13 +18,13 @@ from .optimizer import Schedule
 
 
 def constant(value: float) -> Schedule:
-    """The same rate at every step."""
+    """A constant learning rate."""
     scalar("constant: value", value)
     return lambda step: rnp.asarray(value)
 
 
 def linear(start: float, end: float, steps: int) -> Schedule:
-    """A straight line from `start` to `end`, which is then kept."""
+    """Linear decay from `start` to `end`, which is then kept."""
     scalar("linear: start", start), scalar("linear: end", end)
     steps = _steps("linear", steps)
     return lambda step: start + (end - start) * _progress(step, steps)
@@ -33,7 +33,7 @@ def linear(start: float, end: float, steps: int) -> Schedule:
 def exponential(
     start: float, factor: float, steps: int, *, staircase: bool = False, end: float | None = None
 ) -> Schedule:
-    """Multiplied by `factor` every `steps` steps.
+    """Exponential decay: multiplied by `factor` every `steps` steps.
 
     It is bounded by `end`, and goes in jumps if `staircase`.
     """
@@ -57,7 +57,7 @@ def exponential(
 
 
 def cosine(start: float, steps: int, *, end: float = 0.0) -> Schedule:
-    """Half a cosine wave from `start` down to `end`, which is then kept."""
+    """Cosine decay from `start` down to `end`, which is then kept."""
     scalar("cosine: start", start), scalar("cosine: end", end)
     steps = _steps("cosine", steps)
 
@@ -69,7 +69,7 @@ def cosine(start: float, steps: int, *, end: float = 0.0) -> Schedule:
 
 
 def piecewise(start: float, factors: dict[int, float]) -> Schedule:
-    """Multiplied by a factor at each of some steps: `{1000: 0.1, 2000: 0.1}`."""
+    """Step decay: multiplied by a factor at some steps: `{1000: 0.1, 2000: 0.1}`."""
     scalar("piecewise: start", start)
     if not isinstance(factors, Mapping):
         fix = "give a factor for each step: {1000: 0.1, 2000: 0.1}"
@@ -87,7 +87,7 @@ def piecewise(start: float, factors: dict[int, float]) -> Schedule:
 
 
 def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Schedule:
-    """A straight line from `start` up to another schedule, then that schedule.
+    """Linear warmup from `start` up to another schedule, then that schedule.
 
     The line ends at the first rate of that schedule.
     """
@@ -102,7 +102,7 @@ def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Schedule:
 
 
 def warmup_cosine(peak: float, warmup_steps: int, steps: int, *, end: float = 0.0) -> Schedule:
-    """A straight line up to `peak`, then half a cosine wave down; `steps` counts both."""
+    """Linear warmup to `peak`, then cosine decay; `steps` counts both."""
     steps, rising = _steps("warmup_cosine", steps), _steps("warmup_cosine", warmup_steps)
     if steps < rising:
         raise wrong(

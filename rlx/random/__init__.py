@@ -1,8 +1,8 @@
 """Random numbers from keys, bit for bit those of `jax.random`.
 
-`rlx.random.normal(key, (3,))` gives three. Enters: a key, a uint32[2] array made by `key`, and a
-shape. Leaves: an array that depends on nothing else. The same key gives the same numbers: split it,
-never use it twice; the setting `key_reuse` makes that an error. `with rlx.random.stream(0):` gives
+`rlx.random.normal(key, (3,))` gives three, which depend on nothing but the key, a uint32[2] array
+made by `key`, and the shape. The same key gives the same numbers: split it, never use it twice;
+the setting `key_reuse` makes that an error. `with rlx.random.stream(0):` gives
 keys to functions that get None for one. Read `keys.py` first.
 """
 

@@ -29,7 +29,7 @@ UNSIGNED = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4, 8)}
 def uniform(
     key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
 ) -> Any:
-    """Numbers from `minval` up to but without `maxval`, all equally likely.
+    """Uniform distribution from `minval` up to but without `maxval`.
 
     >>> from rlx.random import key
     >>> uniform(key(0), (2,))
@@ -67,7 +67,7 @@ def between(random: Any, dtype: np.dtype, low: Any, high: Any) -> Any:
 
 @takes_key
 def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Numbers of the normal distribution: mean 0, variance 1.
+    """Normal distribution of mean 0 and variance 1.
 
     Of a complex dtype both parts have variance 1/2.
     """
@@ -89,7 +89,7 @@ def normal_of(random: Any, dtype: np.dtype) -> Any:
 
 @takes_key
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Numbers of the normal distribution strictly between `lower` and `upper`."""
+    """Normal distribution truncated to numbers between `lower` and `upper`."""
     dtype = check_float("truncated_normal", dtype)
     low, high = (as_tensor(x).astype(dtype) for x in (lower, upper))
     if shape is None:
@@ -103,20 +103,20 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 
 @takes_key
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
-    """Numbers whose logarithm is normal with standard deviation `sigma`."""
+    """Log-normal distribution: the logarithm is normal with deviation `sigma`."""
     shape, (sigma,) = with_parameters("lognormal", shape, dtype, sigma)
     return rnp.exp(normal(key, shape, dtype) * sigma)
 
 
 @takes_key
 def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Numbers of the exponential distribution with mean 1."""
+    """Exponential distribution of mean 1."""
     return -rnp.log1p(-uniform(key, shape, check_float("exponential", dtype)))
 
 
 @takes_key
 def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None) -> Any:
-    """Numbers of the Gumbel distribution: that of the greatest of many.
+    """Gumbel distribution: that of the greatest of many.
 
     The mode "high" takes twice the bits, for numbers that are rarer than the default "low" gives.
     """
@@ -131,7 +131,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
 
 @takes_key
 def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Numbers of the Laplace distribution: exponential on both sides of 0."""
+    """Laplace distribution: exponential on both sides of 0."""
     dtype = check_float("laplace", dtype)
     above = float(ml_dtypes.finfo(dtype).epsneg) - 1.0
     u = uniform(key, shape, dtype, minval=above)
@@ -140,7 +140,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 @takes_key
 def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Numbers whose distribution function is the logistic function."""
+    """Logistic distribution."""
     dtype = check_float("logistic", dtype)
     u = uniform(key, shape, dtype, minval=_tiny(dtype))
     return rnp.log(u) - rnp.log1p(-u)
@@ -148,7 +148,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 @takes_key
 def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Numbers of the Cauchy distribution, which has no mean."""
+    """Cauchy distribution, which has no mean."""
     dtype = check_float("cauchy", dtype)
     u = uniform(key, shape, dtype, minval=float(ml_dtypes.finfo(dtype).eps))
     return rnp.tan(math.pi * (u - 0.5))
@@ -156,21 +156,21 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 @takes_key
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Numbers from 1 whose tail falls as x to the power of `-b`."""
+    """Pareto distribution: numbers from 1 whose tail falls as x to the power of `-b`."""
     shape, (b,) = with_parameters("pareto", shape, dtype, b)
     return rnp.exp(exponential(key, shape, dtype) / b)
 
 
 @takes_key
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Lengths of vectors of two normal numbers, times `scale`."""
+    """Rayleigh distribution: lengths of vectors of two normal numbers, times `scale`."""
     shape, (scale,) = with_parameters("rayleigh", shape, dtype, scale)
     return scale * rnp.sqrt(rnp.log(uniform(key, shape, dtype)) * -2.0)
 
 
 @takes_key
 def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Lengths of vectors of three normal numbers."""
+    """Maxwell distribution: lengths of vectors of three normal numbers."""
     x = normal(key, (*as_shape(shape), 3), check_float("maxwell", dtype))
     return rnp.sqrt(rnp.sum(x * x, -1))
 
@@ -192,7 +192,7 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
 
 @takes_key
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Numbers of the inverse Gaussian distribution of variance `mean` ** 3.
+    """Wald (inverse Gaussian) distribution of variance `mean` ** 3.
 
     Michael, Schucany and Haas, "Generating random variates using transformations with multiple
     roots", The American Statistician 30, 1976.
@@ -211,7 +211,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
-    """Numbers of the Weibull distribution: that of the least of many.
+    """Weibull distribution: that of the least of many.
 
     One number is drawn for each element of `shape`, and put to all parameters.
     """
@@ -224,7 +224,7 @@ def weibull_min(
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
 ) -> Any:
-    """Numbers from `left` to `right`, most often near `mode`."""
+    """Triangular distribution from `left` to `right`, with the given mode."""
     parameters = with_parameters("triangular", shape, dtype, left, mode, right)
     shape, (left, mode, right) = parameters
     u = uniform(key, shape, dtype)
@@ -281,7 +281,7 @@ METHODS = ("cholesky", "eigh", "svd")
 def multivariate_normal(
     key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None, method: str = "cholesky"
 ) -> Any:
-    """Vectors of normal numbers with means `f[..., n]` and covariances `f[..., n, n]`.
+    """Multivariate normal of means `f[..., n]` and covariances `f[..., n, n]`.
 
     `method` factors the covariance: "cholesky", or "eigh" or "svd", which take singular ones too.
 
@@ -316,7 +316,7 @@ def _root(cov: Any, method: str) -> Any:
 
 @takes_key
 def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None) -> Any:
-    """Orthogonal matrices of size n, unitary ones for a complex dtype.
+    """Random orthogonal matrices of size n, unitary for a complex dtype.
 
     All are equally likely. With `m` they are n by m, with orthonormal rows or columns, whichever
     are fewer.

@@ -1,4 +1,4 @@
-"""Distributions of integers and bools, among them counts; picks and random orders.
+"""Distributions of integers and bools; choices and permutations.
 
 Small means are counted out, large ones are found by rejection. Hoermann, "The transformed
 rejection method for generating Poisson random variables", 1993, and "The generation of binomial
@@ -87,7 +87,7 @@ def _check_bounds(low: Any, high: Any, dtype: np.dtype) -> None:
 
 @takes_key
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
-    """Bools that are true with probability `p`.
+    """Bernoulli distribution: true with probability `p`.
 
     The mode "high" takes twice the bits, for a `p` near 0.
     """
@@ -103,14 +103,14 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
 
 @takes_key
 def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Numbers that are 1 or -1."""
+    """Rademacher distribution: 1 or -1."""
     signs = 2 * bernoulli(key, 0.5, shape).astype("int32") - 1
     return signs if dtype is None else signs.astype(dtype)
 
 
 @takes_key
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """How many trials it takes until one with chance `p` succeeds."""
+    """Geometric distribution: trials until one of probability `p` succeeds."""
     p = as_tensor(p)
     u = uniform(key, p.shape if shape is None else shape, p.dtype)
     u = rnp.where(u == 0, 1.0, u)
@@ -126,7 +126,7 @@ def categorical(
     replace: bool = True,
     mode: str | None = None,
 ) -> Any:
-    """Indices along an axis, drawn with the probabilities softmax(logits).
+    """Categorical distribution: indices with probabilities softmax(logits).
 
     `shape` ends in that of the logits without the axis; axes before it are further draws, all
     different without `replace`. `mode` is that of `gumbel`.
@@ -183,7 +183,7 @@ STIRLING_TAIL = [
 
 @takes_key
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Counts of events that happen `lam` times in the mean.
+    """Poisson distribution: counts of events of mean `lam`.
 
     The result is -1 where `lam` is NaN or negative.
 
@@ -250,7 +250,7 @@ def _first_accepted(key: Any, draw: Any, like: Any) -> Any:
 
 @takes_key
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Counts of successes among `n` trials with chance `p`.
+    """Binomial distribution: successes among `n` trials of probability `p`.
 
     They are NaN where those have no meaning.
     """
@@ -321,7 +321,7 @@ def _binomial_rejected(key: Any, n: Any, p: Any) -> Any:
 def multinomial(
     key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int | bool = 1
 ) -> Any:
-    """Counts of each outcome of `n` trials.
+    """Multinomial distribution: counts of each outcome of `n` trials.
 
     The chances lie along the last axis of `p`. `shape` is that of the result, which has that axis
     too.
@@ -396,7 +396,7 @@ def choice(
     axis: int = 0,
     mode: str | None = None,
 ) -> Any:
-    """Picks from an array's rows, or from the integers below `a`.
+    """Sample from an array's rows, or from the integers below `a`.
 
     `p` holds the probabilities. Without `replace` no row is picked twice; `mode`
     is then that of `gumbel`.

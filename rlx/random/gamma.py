@@ -30,7 +30,7 @@ from .keys import bits_of_each, split, split_each, takes_key
 
 @takes_key
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Numbers of the gamma distribution of shape parameter `a`, with scale 1.
+    """Gamma distribution of shape parameter `a` and scale 1.
 
     >>> from rlx.random import key
     >>> gamma(key(0), 2.0).shape
@@ -42,14 +42,14 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 @takes_key
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """The logarithm of numbers that `gamma` gives, exact where those are near 0."""
+    """Logarithm of a gamma distribution, exact near 0."""
     shape, (a,) = with_parameters("loggamma", shape, dtype, a)
     return _draw(key, a, is_log=True)
 
 
 @takes_key
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Numbers from 0 to 1 of the beta distribution."""
+    """Beta distribution, from 0 to 1."""
     shape, (a, b) = with_parameters("beta", shape, dtype, a, b)
     key_a, key_b = split(key)
     logs = _draw(key_a, a, is_log=True), _draw(key_b, b, is_log=True)
@@ -60,7 +60,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 @takes_key
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Lines of numbers from 0 whose sum is 1.
+    """Dirichlet distribution: vectors of positive numbers whose sum is 1.
 
     They lie along a last axis, which is as long as that of `alpha`.
     """
@@ -78,14 +78,14 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
 
 @takes_key
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Sums of the squares of `df` normal numbers."""
+    """Chi-square distribution: sums of squares of `df` normal numbers."""
     shape, (df,) = with_parameters("chisquare", shape, dtype, df)
     return rnp.exp(_draw(key, df / 2, is_log=True)) * 2
 
 
 @takes_key
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Numbers of Student's t distribution with `df` degrees of freedom."""
+    """Student's t distribution of `df` degrees of freedom."""
     shape, (df,) = with_parameters("t", shape, dtype, df)
     key_normal, key_gamma = split(key)
     half = df / 2
@@ -95,7 +95,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 @takes_key
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Quotients of the means of `dfnum` and of `dfden` squares of normal numbers."""
+    """F distribution: quotients of means of `dfnum` and `dfden` squares."""
     shape, (dfnum, dfden) = with_parameters("f", shape, dtype, dfnum, dfden)
     key_below, key_above = split(key)
     above = chisquare(key_above, dfnum, shape, dtype) / dfnum
@@ -104,7 +104,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
 
 @takes_key
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Numbers whose density falls as exp(-abs(x) ** p): p = 2 is normal, 1 Laplace."""
+    """Generalized normal of density exp(-abs(x) ** p): p = 2 is normal, 1 Laplace."""
     dtype, shape = check_float("generalized_normal", dtype), as_shape(shape)
     p = _power("generalized_normal", p, dtype)
     key_size, key_sign = split(key)

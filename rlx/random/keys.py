@@ -311,7 +311,7 @@ def key_dtype(impl_spec: str | None = None) -> np.dtype:
 
 @gives_keys
 def clone(key: Any) -> Any:
-    """The same key, to be used again on purpose."""
+    """Copy a key, to use it again on purpose."""
     return check_key("clone", key)
 
 

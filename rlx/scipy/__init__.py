@@ -1,7 +1,7 @@
 """SciPy's functions on rlx arrays: `import rlx.scipy.special as special`.
 
-Enters and leaves: arrays. Names and meaning are those of `jax.scipy`; SciPy itself is not used.
-A package is imported when it is first named.
+Names and meaning are those of `jax.scipy`; SciPy itself is not used. A package is imported when
+it is first named.
 """
 
 from typing import TYPE_CHECKING
