@@ -1,4 +1,4 @@
-"""The size of the house in numbers: lines and files by wing, small doors, what `import rlx` costs.
+"""The size of the house in numbers: lines and files by wing, small doors, a first call, an import.
 
     python tests/counts.py
 
@@ -14,6 +14,8 @@ import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
+
+from first_call import summary
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "rlx"
@@ -112,6 +114,7 @@ def main() -> None:
     files, lines = (sum(row[i] for row in rows.values()) for i in range(2))
     print(f"{'all':<22}{files:>7}{lines:>9,}")
     print(f"{len(single_importers())} files have exactly one importer")
+    print(summary())
     milliseconds, ratio = import_ratio()
     print(f"import rlx loads {modules_loaded()} of its modules, in {milliseconds:.0f} ms,")
     print(f"{ratio:.2f} times as long as import numpy (medians of {ROUNDS} fresh processes)")

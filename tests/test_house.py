@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from counts import modules_loaded, single_importers
+from first_call import files_entered
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "rlx"
 MAX_LINES, MAX_FUNCTION, MAX_COLUMNS = 500, 60, 80
 MAX_SINGLE_IMPORTERS = 130  # files that exactly one other imports, when it is loaded itself
 MAX_LOADED = 180  # modules that `import rlx` loads
+MAX_ENTERED = 90  # files that a first call enters, from `jit(f)(x)` to machine code
 TOUR_FILES, TOUR_LINES = 12, 3000
 VOCABULARIES = ("numpy", "random", "linalg", "fft", "scipy")
 MODELS = ("ir", "trace", "transforms", "numpy", "random", "lax", "scipy")
@@ -167,6 +169,7 @@ def test_the_house_does_not_grow_unseen():
     """Raise a ceiling in a commit of its own that says why; lower it when there is room."""
     assert len(single_importers()) <= MAX_SINGLE_IMPORTERS
     assert modules_loaded() <= MAX_LOADED
+    assert len(files_entered()) <= MAX_ENTERED
 
 
 def test_file_names_say_something():

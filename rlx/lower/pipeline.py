@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ..ir.body import Call, Repeat, While
 from ..ir.graph import Graph
 from ..ir.policy import AS_WRITTEN, Policy
 from ..ir.record import record, replace
 from ..ir.text import show
+from ..ir.types import is_complex
 from ..ir.verify import verify
 from .hir import (
     dedupe,
@@ -53,11 +55,21 @@ def prepare(graph: Graph, policy: Policy) -> Precise:
     This comes before `lower`, and before what devices do that lower graphs in their own ways, so a
     policy means the same on each. A graph without any policy stays as it is.
     """
-    if policy == AS_WRITTEN and not has_policies(graph):
+    if policy == AS_WRITTEN and (Call not in _bodies(graph) or not has_policies(graph)):
         return Precise(graph, policy)
     graph = dedupe(inline_calls(graph, keep_precise=True))
     made = precise(fold_constants(simplify(graph)), policy)
     return replace(made, graph=dedupe(simplify(made.graph)))
+
+
+def _bodies(graph: Graph) -> set[type]:
+    """The kinds of ops in a graph and the nested ones: passes for others are left out."""
+    return {type(node.op.rules.body) for node in graph.walk()}
+
+
+def _has_complex(graph: Graph) -> bool:
+    values = [v for node in graph.walk() for v in (*node.args, *node.results)]
+    return any(is_complex(v.dtype) for v in values)
 
 
 def lower(graph: Graph, target: Target, check: bool = False) -> Lowered:
@@ -80,10 +92,11 @@ def lower(graph: Graph, target: Target, check: bool = False) -> Lowered:
     graph = after("simplified", simplify(graph))
     graph = after("folded", fold_constants(graph))
     graph = after("expanded", expand(graph, target.wants))
-    graph = after(
-        "split", split_complex(graph, target.computes, batch_invariant=target.batch_invariant)
-    )
-    graph = after("lightened", lighten_loops(graph))
+    if _has_complex(graph):
+        invariant = target.batch_invariant
+        graph = after("split", split_complex(graph, target.computes, batch_invariant=invariant))
+    if _bodies(graph) & {Repeat, While}:
+        graph = after("lightened", lighten_loops(graph))
     graph = after("simplified again", simplify(fold_constants(graph)))
     graph = after("deduped again", dedupe(graph))
     # recomputed graphs are opened after the last dedupe, which would merge them with the first run

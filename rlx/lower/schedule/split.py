@@ -64,7 +64,7 @@ def _split(step: Step, names: Iterator[str], batch_invariant: bool) -> Iterator[
     while (halves := _halved(step, names, batch_invariant)) is not None:
         part, step = halves
         parts.append(part)
-    for part in merge_kernels(parts):
+    for part in merge_kernels(parts) if parts else ():
         yield from _split(part, names, batch_invariant)
     yield step
 

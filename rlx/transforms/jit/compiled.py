@@ -366,12 +366,15 @@ class Lowered:
         """Compile the function for its device."""
         names = parameter_names(self.graph)
         given = tuple(name for name in self.options.donate if places_of(name, names))
-        options = with_leaves(replace(self.options, donate=given), self.traced)
+        options = replace(self.options, donate=given)
+        if options.in_shardings is not None or options.out_shardings is not None:
+            options = with_leaves(options, self.traced)
         # each call looks whether a donated array is one from outside
         is_open = is_symbolic(self.graph.param_types) or bool(given)
         captures = () if is_open else self.traced.captures
         session, fixed = default_session(self.device), replace(options, fixed=len(captures))
-        compiled = hold_last(session.compile(self.graph, options=fixed), captures)
+        compiled = session.compile(self.graph, options=fixed)
+        compiled = hold_last(compiled, captures) if captures else compiled
         return Compiled(self.traced, compiled, self.mark_static, options=options)
 
 

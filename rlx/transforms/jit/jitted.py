@@ -380,7 +380,9 @@ class Jitted:
         reason = self._entries.reason(key, KEPT)
         reason = reason or reason_to_compile(self._fn, args, key, list(self._entries))
         check_recompile(self._fn, reason)
-        known = TraceCache.of(self._fn, key, self._device, self._options, self._dynamic)
+        known = None
+        if config.cache:
+            known = TraceCache.of(self._fn, key, self._device, self._options, self._dynamic)
         entry = known.recall(self._fn, leaves, self._arguments) if known else None
         if entry is None:
             with asked_axes() as asked:

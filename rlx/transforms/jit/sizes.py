@@ -174,8 +174,6 @@ def with_leaves(options: CompileOptions, traced: Traced) -> CompileOptions:
     stands for all leaves below it.
     """
     given, wanted = options.in_shardings, options.out_shardings
-    if given is None and wanted is None:
-        return options
     results = [0] * traced.out_tree.num_leaves
     outputs = _leaves("out_shardings", wanted, pytree.unflatten(traced.out_tree, results))
     args, _ = pytree.unflatten(traced.in_tree, [0] * traced.in_tree.num_leaves)
