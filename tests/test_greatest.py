@@ -12,7 +12,7 @@ from rlx.ir import ops
 from rlx.ir.builder import build
 from rlx.ir.op import Op
 from rlx.ir.types import Type, as_dtype
-from rlx.lower.lir import Greatest, LibraryCall, evaluate
+from rlx.lower.lir import LibraryCall, TopK, evaluate
 from rlx.lower.pipeline import lower
 from rlx.lower.target import Target
 
@@ -73,7 +73,7 @@ def test_the_step_means_the_same(dtype: str) -> None:
         values = np.concatenate(rows(size, dtype))
         graph = build(lambda x, k=k: TOP_K(x, k=k), [Type(values.dtype, values.shape)], "f")
         program = lower(graph, RANKING).program
-        assert any(isinstance(step, Greatest) for step in program.steps), str(program)
+        assert any(isinstance(step, TopK) for step in program.steps), str(program)
         for found, array in zip(
             evaluate(program, [values]), TOP_K.run([values], {"k": k}), strict=True
         ):

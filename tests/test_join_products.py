@@ -11,7 +11,7 @@ from lowering import CHAINED, typed
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu.products.contraction import Siblings, with_siblings
+from rlx.backends.cpu.products.contraction import GroupedGemm, with_grouped_gemms
 from rlx.ir import ops
 from rlx.ir.builder import build
 from rlx.ir.graph import Value
@@ -75,7 +75,7 @@ def test_what_runs_at_the_same_time_has_memory_of_its_own() -> None:
         return ops.add(first, second)
 
     program = program_of(fn, *[(16, 16)] * 5)
-    groups = [s for s in with_siblings(program.steps) if isinstance(s, Siblings)]
+    groups = [s for s in with_grouped_gemms(program.steps) if isinstance(s, GroupedGemm)]
     assert groups, str(program)
     for step, other in itertools.chain(*(itertools.permutations(g.steps, 2) for g in groups)):
         used = {*reads(other), *writes(other)}

@@ -80,7 +80,7 @@ def test_short_calls_are_not_timed_for_long():
     for _ in range(paths.LOOKS + 4):
         f(X[0])
     assert not isinstance(f._fast, TimedPath)
-    assert f._entries.last.compiled.executable.make_better is not None
+    assert f._entries.last.compiled.executable.make_tier_up is not None
 
 
 def test_a_setting_turns_it_off(soon: None):
@@ -95,7 +95,7 @@ def test_a_setting_turns_it_off(soon: None):
         for _ in range(4):
             f(X)
     wait()
-    assert f._entries.last.compiled.executable.make_better is not None
+    assert f._entries.last.compiled.executable.make_tier_up is not None
 
 
 def test_threads_call_while_the_code_changes(soon: None):
@@ -121,7 +121,7 @@ def test_donated_arrays_and_closed_over_ones(soon: None):
     for _ in range(6):
         assert bits((f(rlx.array(X)),)) == wanted
         wait()
-    assert f._entries.last.compiled.executable.make_better is None
+    assert f._entries.last.compiled.executable.make_tier_up is None
 
 
 def test_code_stays_where_better_code_fails(
@@ -155,7 +155,7 @@ def test_later_processes_find_the_better_code(soon: None, tmp_path: Path):
         assert bits(third(X)) == wanted
         executable = third._entries.last.compiled.executable
         assert "read" in executable.seconds
-        assert executable.make_better is None
+        assert executable.make_tier_up is None
 
 
 def test_code_that_gets_better_during_a_call():
@@ -187,7 +187,7 @@ def test_old_code_goes_and_equal_functions_get_the_better():
         gc.collect()
         assert old() is None
         assert bits(g(X)) == wanted
-        assert g._entries.last.compiled.executable.make_better is None
+        assert g._entries.last.compiled.executable.make_tier_up is None
 
 
 def test_better_code_has_the_guards_of_what_it_replaces():

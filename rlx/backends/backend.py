@@ -77,7 +77,7 @@ class Executable:
     If the device has `memory` of its own, results lie there, and the entry takes such arrays, too;
     `make_donating` gives, for some parameters, an executable that may use up their arrays.
 
-    Where more work on the machine code may pay, `make_better` gives an executable of the same
+    Where more work on the machine code may pay, `make_tier_up` gives an executable of the same
     program whose code is better; it took about `compile_seconds` to make the code there is.
 
     The rest is for looking inside: `make_stages` gives the text of each level by its name,
@@ -105,7 +105,7 @@ class Executable:
     held: tuple[Any, ...] = ()
     memory: Memory | None = None
     make_donating: Callable[[tuple[int, ...]], Executable] | None = None
-    make_better: Callable[[], Executable] | None = None
+    make_tier_up: Callable[[], Executable] | None = None
     compile_seconds: float = 0.0
 
     @cached_property
@@ -125,7 +125,7 @@ class Executable:
             make_entry_filling=better.make_entry_filling,
             objects=better.objects,
             prepare=better.prepare,
-            make_better=None,
+            make_tier_up=None,
         )
 
     @property

@@ -140,8 +140,8 @@ class Scatter:
 
 
 @record
-class Greatest:
-    """Top k: the `k` (an attribute) greatest along the last axis, and their indices.
+class TopK:
+    """The `k` (an attribute) greatest along the last axis, and their indices.
 
     The greatest comes first; among equal ones the first does. NaN is the greatest, -0.0 equals 0.0.
     """

@@ -8,10 +8,10 @@ from ..ir.body import (
     Branch,
     Call,
     FromParts,
-    Greatest,
     Library,
     Repeat,
     Sort,
+    TopK,
     While,
 )
 from ..ir.errors import UnsupportedDtype, UnsupportedOp
@@ -52,7 +52,7 @@ def needs_library(node: Node, target: Target) -> bool:
         return False
     if body is None or isinstance(body, Library):
         return True
-    if isinstance(body, Greatest) and not ranks(node, target):
+    if isinstance(body, TopK) and not ranks(node, target):
         return True
     if isinstance(body, Sort) and not sorts(node, target):
         return True

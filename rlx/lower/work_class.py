@@ -15,7 +15,6 @@ from ..ir.body import (
     Contract,
     Fill,
     Gather,
-    Greatest,
     Move,
     Pointwise,
     Reduce,
@@ -23,6 +22,7 @@ from ..ir.body import (
     Scan,
     Scatter,
     Sort,
+    TopK,
     View,
     While,
 )
@@ -66,7 +66,7 @@ def _of_body(op: Op, body: Any) -> str:
             return REDUCTIONS if combine in ROUNDING else MOVEMENT
         case Call() | Branch() | While() | Repeat():
             return NESTED
-    is_movement = type(body) in (View, Move, Concat, Gather, Greatest, Sort, Fill)
+    is_movement = type(body) in (View, Move, Concat, Gather, TopK, Sort, Fill)
     return MOVEMENT if is_movement else EXACT
 
 

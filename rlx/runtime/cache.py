@@ -68,11 +68,11 @@ class CompileCache:
                     self._bytes -= _bytes_of(old)
             return made
 
-    def improve(self, make_better: Callable[[], Executable], better: Executable) -> None:
-        """Keep better code, which `make_better` made, in the place of that there is."""
+    def improve(self, make_tier_up: Callable[[], Executable], better: Executable) -> None:
+        """Keep better code, which `make_tier_up` made, in the place of that there is."""
         with self._lock:
             for key, made in self._entries.items():
-                if isinstance(made, Executable) and made.make_better is make_better:
+                if isinstance(made, Executable) and made.make_tier_up is make_tier_up:
                     self._entries[key] = made.improved(better)
                     self._bytes += _bytes_of(self._entries[key]) - _bytes_of(made)
 

@@ -177,7 +177,7 @@ def _is_terminal() -> bool:
         return False
 
 
-def tell_better(name: str, ran: float, seconds: float, problem: str) -> None:
+def tell_tier_up(name: str, ran: float, seconds: float, problem: str) -> None:
     """Print that a program got better machine code, or why it did not."""
     if config.debug >= 1:
         what = f"no better code: {problem}" if problem else "better code"

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...ir.types import SHORT, is_float, neutral
 from ...lower.lir.expr import Load
-from ...lower.lir.program import Greatest, Kernel, Scan, Scatter, Store
+from ...lower.lir.program import Kernel, Scan, Scatter, Store, TopK
 from .arithmetic import BOOL
 from .body import Body, Setting, Written
 from .dialect import INT32, Dialect, LocalArray, register
@@ -64,8 +64,8 @@ def write_scan(scan: Scan, setting: Setting) -> Written:
     return body.finish_on(grid)
 
 
-def write_greatest(step: Greatest, setting: Setting) -> Written:
-    """Write a `Greatest`: a thread keeps those so far in order, where the results go."""
+def write_top_k(step: TopK, setting: Setting) -> Written:
+    """Write a `TopK`: a thread keeps those so far in order, where the results go."""
     loops = (*step.loops, step.along, step.rank)
     written = [step.values, step.places]
     body = Body.of(setting, [step.expr], [step.index], loops, written)

@@ -14,7 +14,6 @@ from ...lower.lir.program import (
     Buffer,
     Chain,
     Contraction,
-    Greatest,
     Kernel,
     LibraryCall,
     Program,
@@ -23,17 +22,18 @@ from ...lower.lir.program import (
     Scatter,
     Sort,
     Step,
+    TopK,
 )
 from .body import Setting, Written
 from .dialect import Dialect, Signature
 from .geometry import Axes
 from .parallel import (
     is_shared_scan,
-    write_greatest,
     write_kernel,
     write_scan,
     write_scatter,
     write_shared_scan,
+    write_top_k,
 )
 from .products import write_contraction, write_epilogue
 from .rows import is_shared, write_rows
@@ -285,7 +285,7 @@ class _Planner:
 WRITERS: dict[type, Callable[..., Written]] = {
     Kernel: write_kernel,
     Scan: write_scan,
-    Greatest: write_greatest,
+    TopK: write_top_k,
     Scatter: write_scatter,
     Contraction: write_contraction,
 }

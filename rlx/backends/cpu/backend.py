@@ -195,7 +195,7 @@ class CpuBackend(Backend):
             ),
             lasting=Lasting(place.key, lambda: place.arrays) if is_lasting else None,
             prepare=linked.prepare,
-            make_better=better if code.texts else None,
+            make_tier_up=better if code.texts else None,
             compile_seconds=SECONDS_PER_BYTE * len(code.texts),
         )
 

@@ -24,7 +24,6 @@ from ...lower.lir.program import (
     Chain,
     Contraction,
     Copy,
-    Greatest,
     Kernel,
     LibraryCall,
     Program,
@@ -33,6 +32,7 @@ from ...lower.lir.program import (
     Scan,
     Sort,
     Step,
+    TopK,
     WhileStep,
 )
 from .control import Part, Targets, copy_bytes, emit_rounds, emit_sized_main
@@ -55,23 +55,23 @@ from .loops.kernels import KERNEL_PARAMETERS, Layout, emit_kernel, emit_rows
 from .products.constants import PackedConstants, emit_prepare, pack_constants
 from .products.contraction import (
     ChainPlan,
-    Siblings,
+    GroupedGemm,
     as_kernel,
     contracts_natively,
     emit_chain,
     emit_contraction,
-    emit_siblings,
+    emit_grouped_gemm,
     plan_contraction,
     row_blocks,
     scratch_bytes,
-    with_siblings,
+    with_grouped_gemms,
 )
 from .products.problem import Tuning
 from .runtime.polls import LONG, begin_part, call_python, checked, finer, is_due, poll, stops
 from .sorting.rows import SORT_NANOSECONDS, emit_sort
-from .sorting.top_k import emit_greatest
+from .sorting.top_k import emit_top_k
 
-Native: TypeAlias = Loops | Contraction | Chain | Siblings
+Native: TypeAlias = Loops | Contraction | Chain | GroupedGemm
 SHORT = 4  # steps of a program that becomes one function
 
 
@@ -159,7 +159,7 @@ class ProgramWriter:
         layout = Layout(places, len(places) + self.is_symbolic, constants, scratch_offset)
         before, self.brief = self.brief, brief(program, self.host)
         polled = self.cost
-        for step in with_siblings(program.steps):
+        for step in with_grouped_gemms(program.steps):
             self.step(f, step, layout, is_short)
             if not self.is_divided and self.cost - polled >= LONG:
                 checked(f, poll(f))
@@ -175,9 +175,9 @@ class ProgramWriter:
         self.module.globals.append(f"@{name} = external constant [{buffer.nbytes} x i8]")
         return f"@{name}"
 
-    def step(self, f: Function, step: Step | Siblings, layout: Layout, is_short: bool) -> None:
+    def step(self, f: Function, step: Step | GroupedGemm, layout: Layout, is_short: bool) -> None:
         """Write one step into the function of its program."""
-        if isinstance(step, Siblings):
+        if isinstance(step, GroupedGemm):
             self._together(f, step, layout, is_short)
             return
         copied = copied_input(step)
@@ -251,8 +251,8 @@ class ProgramWriter:
             self._contraction(f, step, layout, is_short)
         elif isinstance(step, Chain):
             self._chain(f, step, layout)
-        elif isinstance(step, Siblings):
-            self._siblings(f, step, layout)
+        elif isinstance(step, GroupedGemm):
+            self._grouped_gemm(f, step, layout)
         else:
             self._loops(f, step, layout, is_short)
 
@@ -280,7 +280,7 @@ class ProgramWriter:
     def _kernel(
         self,
         f: Function,
-        step: Step | Siblings,
+        step: Step | GroupedGemm,
         layout: Layout,
         parts: int | str,
         is_short: bool,
@@ -297,7 +297,7 @@ class ProgramWriter:
         if not is_split and is_short:
             yield f, layout, False
             return
-        steps = step.steps if isinstance(step, Siblings) else (step,)
+        steps = step.steps if isinstance(step, GroupedGemm) else (step,)
         every = dict.fromkeys(b for each in steps for b in (*reads(each), *writes(each)))
         buffers = [b for b in every if b.kind != "local"]
         before, name = self.kernels.begin(), self.name("kernel")
@@ -324,20 +324,22 @@ class ProgramWriter:
             emit_contraction(self.module, kernel, step, plan, inner, self.host, most)
         self.scratch = max(self.scratch, scratch_bytes(step, plan, most, self.host))
 
-    def _together(self, f: Function, step: Siblings, layout: Layout, is_short: bool) -> None:
+    def _together(self, f: Function, step: GroupedGemm, layout: Layout, is_short: bool) -> None:
         if self._parts(f, [], step.cost(self.host), is_product=True) == 1:
             for each in step.steps:
                 self._step(f, each, layout, is_short)
         else:
             self._written(f, step, layout, is_short)
 
-    def _siblings(self, f: Function, step: Siblings, layout: Layout) -> None:
+    def _grouped_gemm(self, f: Function, step: GroupedGemm, layout: Layout) -> None:
         cost = step.cost(self.host)
         self.cost += cost
         parts = self._parts(f, [], cost, is_product=True)
-        assert isinstance(parts, int), "siblings are of known sizes"
+        assert isinstance(parts, int), "grouped products are of known sizes"
         with self._kernel(f, step, layout, parts, False) as (kernel, inner, _):
-            needed = emit_siblings(self.module, kernel, step, inner, self.host, parts, self.tuning)
+            needed = emit_grouped_gemm(
+                self.module, kernel, step, inner, self.host, parts, self.tuning
+            )
         self.scratch = max(self.scratch, needed)
 
     def _chain(self, f: Function, step: Chain, layout: Layout) -> None:
@@ -422,8 +424,7 @@ class ProgramWriter:
         body_table = self._table(f, layout, moves, step.scratch)
         head, go, done = f.label("while"), f.label("do"), f.label("done")
         before = f.block
-        f.do(f"br label %{head}")
-        f.start_block(head)
+        f.go_on(head)
         round_name, following = f.fresh("round"), f.fresh("round")
         place = len(f.lines)
         with f.when(is_due(f, round_name, cost)):
@@ -479,7 +480,7 @@ def emit_loops_of(f: Function, step: Loops, layout: Layout, host: Host, split: b
         emit_rows(f, step, layout, host, split)
     elif isinstance(step, Scan):
         emit_scan(f, step, layout, host, split)
-    elif isinstance(step, Greatest):
-        emit_greatest(f, step, layout, host, split)
+    elif isinstance(step, TopK):
+        emit_top_k(f, step, layout, host, split)
     else:
         emit_scatter(f, step, layout, host, split)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..body import Greatest, Sort
+from ..body import Sort, TopK
 from ..errors import ArgumentError, AttributeValueError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import ALIGNED, Parts, define
@@ -177,7 +177,7 @@ def top_k_reference(x: np.ndarray, *, k: int) -> tuple[np.ndarray, np.ndarray]:
     return np.take_along_axis(x, places, -1), places
 
 
-top_k.body(Greatest())
+top_k.body(TopK())
 
 
 @top_k.jvp

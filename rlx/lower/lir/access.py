@@ -17,7 +17,6 @@ from .program import (
     Chain,
     Contraction,
     Copy,
-    Greatest,
     Kernel,
     LibraryCall,
     RepeatStep,
@@ -27,6 +26,7 @@ from .program import (
     Sort,
     Step,
     Store,
+    TopK,
     WhileStep,
 )
 
@@ -59,7 +59,7 @@ def _reads(step: Step) -> Iterator[Buffer]:
             yield from _stores_read(kernel.stores)
     elif isinstance(step, Scan):
         yield from loaded_buffers([step.expr], [step.index])
-    elif isinstance(step, Greatest):
+    elif isinstance(step, TopK):
         yield from loaded_buffers([step.expr], [step.index])
     elif isinstance(step, Sort):
         yield step.numbers
@@ -110,7 +110,7 @@ def _writes(step: Step) -> Iterator[Buffer]:
             yield from _writes(each)
     elif isinstance(step, Scan | Scatter):
         yield step.buffer
-    elif isinstance(step, Greatest):
+    elif isinstance(step, TopK):
         yield from (step.values, step.places)
     elif isinstance(step, Sort):
         yield from (b for b in (step.sorted, step.places, step.spare) if b is not None)

@@ -26,7 +26,6 @@ from .program import (
     Chain,
     Contraction,
     Copy,
-    Greatest,
     Kernel,
     LibraryCall,
     Program,
@@ -37,6 +36,7 @@ from .program import (
     Sort,
     Step,
     Store,
+    TopK,
     WhileStep,
 )
 from .text import buffers_of
@@ -116,8 +116,8 @@ def run_step(step: Step, memory: Memory) -> None:
         _run_rows(step, memory)
     elif isinstance(step, Scan):
         _run_scan(step, memory)
-    elif isinstance(step, Greatest):
-        _run_greatest(step, memory)
+    elif isinstance(step, TopK):
+        _run_top_k(step, memory)
     elif isinstance(step, Sort):
         _run_sort(step, memory)
     elif isinstance(step, Scatter):
@@ -328,7 +328,7 @@ def _run_scan(scan: Scan, memory: Memory) -> None:
     _store(grid, scan, memory, totals.astype(scan.buffer.number_dtype))
 
 
-def _run_greatest(step: Greatest, memory: Memory) -> None:
+def _run_top_k(step: TopK, memory: Memory) -> None:
     grid = Grid((*step.loops, step.along), memory)
     values = np.broadcast_to(grid.expr(step.expr), grid.shape)
     keys = values if values.dtype.isbuiltin == 1 else values.astype(np.float32)

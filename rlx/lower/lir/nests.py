@@ -15,7 +15,6 @@ from .program import (
     Buffer,
     Chain,
     Contraction,
-    Greatest,
     Kernel,
     LibraryCall,
     RowGroup,
@@ -24,6 +23,7 @@ from .program import (
     Sort,
     Step,
     Store,
+    TopK,
 )
 
 NEAR = 1 << 20  # bytes that stay in a cache while loops go over them again
@@ -78,7 +78,7 @@ def nests(step: Step, outer: tuple[Variable, ...] = ()) -> Iterator[Nest]:
         case Scan():
             loops = (*outer, *step.loops, step.along)
             yield Nest(loops, (step.expr,), ((step.buffer, step.index),), "scan", trips(loops))
-        case Greatest():
+        case TopK():
             yield Nest((*outer, *step.loops, step.along), (step.expr,))
         case Scatter():
             loops, place = (*outer, *step.loops), (step.buffer, step.index)

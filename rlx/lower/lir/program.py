@@ -154,7 +154,7 @@ class Scan:
 
 
 @record(eq=False)
-class Greatest:
+class TopK:
     """Top k: the greatest of `expr` along one loop, with their places.
 
     The number of rank r (of the variable `rank`, whose extent is how many are wanted) goes to
@@ -392,7 +392,7 @@ Step: TypeAlias = (
     Kernel
     | RowGroup
     | Scan
-    | Greatest
+    | TopK
     | Sort
     | Scatter
     | Contraction

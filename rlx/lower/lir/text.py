@@ -29,7 +29,6 @@ from .program import (
     Chain,
     Contraction,
     Copy,
-    Greatest,
     Kernel,
     LibraryCall,
     Program,
@@ -40,6 +39,7 @@ from .program import (
     Sort,
     Step,
     Store,
+    TopK,
     WhileStep,
 )
 
@@ -252,7 +252,7 @@ def _scan_lines(scan: Scan) -> list[str]:
     return [f"scan {loops}{way}:", *writer.lines, f"  {place} = running {scan.combine} of {text}"]
 
 
-def _greatest_lines(step: Greatest) -> list[str]:
+def _top_k_lines(step: TopK) -> list[str]:
     writer = Writer((step.expr,))
     loops = writer.loops((*step.loops, step.along, step.rank))
     text, place = writer.expr(step.expr), writer.index(step.index)
@@ -307,8 +307,8 @@ def step_lines(step: Step) -> list[str]:
         return _rows_lines(step)
     if isinstance(step, Scan):
         return _scan_lines(step)
-    if isinstance(step, Greatest):
-        return _greatest_lines(step)
+    if isinstance(step, TopK):
+        return _top_k_lines(step)
     if isinstance(step, Sort):
         size = f"{step.rows} rows of {step.length}"
         return [f"{names(writes(step))} = sort {size} of {step.numbers.name}"]

@@ -20,7 +20,6 @@ from .program import (
     Buffer,
     Chain,
     Contraction,
-    Greatest,
     Kernel,
     Program,
     RowGroup,
@@ -28,6 +27,7 @@ from .program import (
     Scatter,
     Step,
     Store,
+    TopK,
     nested_programs,
 )
 from .text import step_lines
@@ -100,7 +100,7 @@ def _loop_problems(step: Step, outer: Sequence[Variable] = ()) -> Iterator[str]:
         loops = (*step.loops, step.along)
         yield from _expr_problems(step.expr, loops)
         yield from _place_problems(step.buffer, step.index, loops)
-    elif isinstance(step, Greatest):
+    elif isinstance(step, TopK):
         yield from _expr_problems(step.expr, (*step.loops, step.along))
         for buffer in (step.values, step.places):
             yield from _place_problems(buffer, step.index, (*step.loops, step.rank))

@@ -12,11 +12,11 @@ from ...ir.body import (
     Concat,
     Contract,
     FromParts,
-    Greatest,
     Repeat,
     Scan,
     Scatter,
     Sort,
+    TopK,
     View,
     While,
 )
@@ -75,7 +75,7 @@ def _lack(node: Node, target: Target) -> str:
     for value in (*node.args, *node.results):
         if not target.computes(value.dtype):
             return f"{target.name} has no arithmetic for {value.dtype.name}"
-    if isinstance(node.op.rules.body, Greatest):
+    if isinstance(node.op.rules.body, TopK):
         return f"more than {target.most_ranked} numbers, or rows of any length"
     return "the op has no loop body"
 
@@ -284,8 +284,8 @@ class Scheduler:
             self.steps.append(while_step(self, node))
         elif isinstance(body, Repeat):
             self.steps.append(repeat_step(self, node))
-        elif isinstance(body, Greatest):
-            self.emit_greatest(node)
+        elif isinstance(body, TopK):
+            self.emit_top_k(node)
         elif isinstance(body, Sort):
             self.steps += sort_steps(self, node)
         elif isinstance(body, Blocks):
@@ -389,7 +389,7 @@ class Scheduler:
         )
         self.steps.append(step)
 
-    def emit_greatest(self, node: Node) -> None:
+    def emit_top_k(self, node: Node) -> None:
         """Append a top-k step."""
         (arg,) = node.args
         values, places = (self.result_buffer(result) for result in node.results)
@@ -397,7 +397,7 @@ class Scheduler:
             return
         loops, place = loops_of(arg.shape[:-1])
         along, rank = Variable(arg.shape[-1]), Variable(node.attrs["k"])
-        step = lir.Greatest(
+        step = lir.TopK(
             loops=loops,
             along=along,
             rank=rank,

@@ -239,10 +239,10 @@ class Compiled:
     def improve(self) -> None:
         """Tier up: replace the machine code by better code."""
         executable = self.compiled.executable
-        assert executable.make_better is not None, "there is no better code"
-        better = executable.make_better()
+        assert executable.make_tier_up is not None, "there is no better code"
+        better = executable.make_tier_up()
         self.compiled.executable = executable.improved(better)
-        default_session(self.compiled.device).cache.improve(executable.make_better, better)
+        default_session(self.compiled.device).cache.improve(executable.make_tier_up, better)
 
     def path(self, arguments: Arguments) -> Callable[..., Any]:
         """Make the call path into the machine code for arguments like these."""

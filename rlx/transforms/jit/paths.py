@@ -35,7 +35,7 @@ import optree
 
 from ...ir.config import config
 from ...runtime import MISS
-from ...runtime.debug import tell_better
+from ...runtime.debug import tell_tier_up
 from ...trace import pytree
 from ...trace.host import PYTHON_SCALARS
 from ...trace.make_graph import Traced
@@ -372,7 +372,7 @@ def may_be_better(entry: Compiled) -> bool:
     return (
         not entry.settled.locked()
         and config.swap
-        and entry.compiled.executable.make_better is not None
+        and entry.compiled.executable.make_tier_up is not None
     )
 
 
@@ -418,4 +418,4 @@ class TimedPath:
             problem = str(error)
         self._settle(self._entry)
         name = self._entry.traced.graph.name
-        tell_better(name, self._seconds, perf_counter() - began, problem)
+        tell_tier_up(name, self._seconds, perf_counter() - began, problem)

@@ -224,8 +224,7 @@ def _wave(w: Writer, x: str, name: str) -> str:
     is_huge = w.compare("uge", size, w.number(HUGE))
     if w.vector.lanes > 1:
         any_lane = f"@llvm.vector.reduce.or.v{w.vector.lanes}i1"
-        f.declarations.add(f"declare i1 {any_lane}({w.mask})")
-        is_huge = f.emit(f"call i1 {any_lane}({w.mask} {is_huge})")
+        is_huge = f.call("i1", any_lane, (w.mask, is_huge))
     by_polynomial = _near_wave(w, x, name)
     huge, near, both = f.label("huge"), f.label("near"), f.label("wave")
     f.do(f"br i1 {is_huge}, label %{huge}, label %{near}")
@@ -234,8 +233,7 @@ def _wave(w: Writer, x: str, name: str) -> str:
     huge = f.block
     f.do(f"br label %{both}")
     f.start_block(near)
-    f.do(f"br label %{both}")
-    f.start_block(both)
+    f.go_on(both)
     return f.emit(f"phi {w.vector.text} [ {by_library}, %{huge} ], [ {by_polynomial}, %{near} ]")
 
 

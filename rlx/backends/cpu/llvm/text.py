@@ -161,6 +161,11 @@ class Function:
         self.lines.append(f"{label}:")
         self.block = label
 
+    def go_on(self, label: str) -> None:
+        """End the basic block with a jump to `label`, which comes next."""
+        self.do(f"br label %{label}")
+        self.start_block(label)
+
     def label(self, hint: str) -> str:
         """Give a label that no other block has."""
         self.count += 1
@@ -194,6 +199,32 @@ class Function:
         return self.emit(
             f"call {vector.text} {full}({', '.join(f'{vector.text} {v}' for v in values)})"
         )
+
+    def call(self, returns: str, name: str, *given: tuple[str, str], flags: str = "") -> str:
+        """Call and declare a function; arguments are pairs of LLVM type and value."""
+        types = ", ".join(kind.partition(" align ")[0] for kind, _ in given)
+        self.declarations.add(f"declare {returns} {name}({types})")
+        text = f"call {flags}{returns} {name}({', '.join(map(' '.join, given))})"
+        if returns != "void":
+            return self.emit(text)
+        self.do(text)
+        return ""
+
+    def masked(
+        self, what: str, vector: Vector, address: str, align: int, mask: str, value: str
+    ) -> str:
+        """`load`, `gather`, `store` or `scatter` lanes in a mask; others load a `value`."""
+        many = f"<{vector.lanes} x ptr>" if what in ("gather", "scatter") else ""
+        name = f"@llvm.masked.{what}.{vector.mangled}.{f'v{vector.lanes}' if many else ''}p0"
+        place, bits = f"{many or 'ptr'} align {align}", Vector("bool", vector.lanes).text
+        if what in ("store", "scatter"):
+            return self.call("void", name, (vector.text, value), (place, address), (bits, mask))
+        return self.call(vector.text, name, (place, address), (bits, mask), (vector.text, value))
+
+    def prefetch(self, address: str, is_written: bool = False, locality: int = 3) -> None:
+        """Ask for a cache line; the higher the locality, the nearer it is to be kept."""
+        how = (("i32", str(int(is_written))), ("i32", str(locality)), ("i32", "1"))
+        self.call("void", "@llvm.prefetch.p0", ("ptr", address), *how)
 
     def shuffle(self, vector: Vector, x: str, y: str, places: Sequence[int]) -> str:
         """Shuffle: the lanes of two vectors that `places` name, the first vector's first."""
@@ -327,6 +358,13 @@ class Module:
         made = Function(name, parameters, returns, attributes, linkage, symbols=self.symbols)
         self.functions[name] = made
         return made
+
+    def internal(
+        self, name: str, parameters: str, returns: str = "void", attributes: str = "nounwind"
+    ) -> Function:
+        """Open a function of this module alone; parameters are `ptr %x, i64 %count`."""
+        given = [tuple(each.rsplit(" ", 1)) for each in parameters.split(", ")]
+        return self.function(name, given, returns, attributes, "internal")  # type: ignore[arg-type]
 
     def once(self, name: str) -> str:
         """Add a complete function unless an equal one exists, and give its name."""

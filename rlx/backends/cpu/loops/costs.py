@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ....ir.dims import Size, likely
 from ....lower.lir.index import Variable
-from ....lower.lir.program import Contraction, Greatest, Kernel, Program, RowGroup, Scan, Scatter
+from ....lower.lir.program import Contraction, Kernel, Program, RowGroup, Scan, Scatter, TopK
 from ....lower.schedule.loops import reductions
 from ..llvm.host import Host
 from ..llvm.text import Function, Vector
@@ -18,8 +18,8 @@ NANOSECONDS_PER_PART = 10_000  # at least, so that nothing shorter than 20 us is
 PRODUCT_NANOSECONDS = 5_000  # the time of products is known better than that of loops
 BRIEF = 1e-4  # of the time of a program's products
 BYTES = 64  # that a thread reads of a large matrix in a nanosecond, at best
-Loops: TypeAlias = Kernel | RowGroup | Scan | Greatest | Scatter
-LOOPS = (Kernel, RowGroup, Scan, Greatest, Scatter)
+Loops: TypeAlias = Kernel | RowGroup | Scan | TopK | Scatter
+LOOPS = (Kernel, RowGroup, Scan, TopK, Scatter)
 
 
 def trip_loops(step: Loops) -> list[Variable]:
@@ -27,7 +27,7 @@ def trip_loops(step: Loops) -> list[Variable]:
     kernels = (
         step.kernels if isinstance(step, RowGroup) else [step] if isinstance(step, Kernel) else []
     )
-    if isinstance(step, Greatest):
+    if isinstance(step, TopK):
         return [*step.loops, step.along]
     own = [*step.loops, *(v for k in kernels if k is not step for v in k.loops)]
     return [*own, *(v for r in {r.loops for r in reductions(kernels)} for v in r)]
@@ -80,5 +80,5 @@ def loops_cost(step: Loops) -> float:
         return estimate(step.loops, all_exprs(step.stores))
     if isinstance(step, RowGroup):
         return sum(estimate((*step.loops, *k.loops), all_exprs(k.stores)) for k in step.kernels)
-    loops = (*step.loops, step.along) if isinstance(step, Scan | Greatest) else step.loops
+    loops = (*step.loops, step.along) if isinstance(step, Scan | TopK) else step.loops
     return estimate(loops, [step.expr]) * 4

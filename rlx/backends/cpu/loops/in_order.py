@@ -280,13 +280,11 @@ def _combine_each(scope: Scope, scatter: Scatter) -> None:
     f.start_block(some)
     bits = word if lanes == MOST_LANES else f.emit(f"zext i{lanes} {word} to i64")
     found = f.intrinsic("ctpop", Vector("int64"), bits)
-    f.declarations.add("declare i64 @llvm.cttz.i64(i64, i1)")
     with f.loop("0", found, carried=[("i64", bits)]) as loop:
         left = loop.values[0]
-        write(f.emit(f"call i64 @llvm.cttz.i64(i64 {left}, i1 true)"))
+        write(f.call("i64", "@llvm.cttz.i64", ("i64", left), ("i1", "true")))
         loop.next = [f.emit(f"and i64 {left}, {f.emit(f'add i64 {left}, -1')}")]
-    f.do(f"br label %{done}")
-    f.start_block(done)
+    f.go_on(done)
 
 
 def _for_each(f: Function, lanes: int, write: Callable[[str], None]) -> None:

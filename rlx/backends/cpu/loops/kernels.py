@@ -409,7 +409,5 @@ def fetch(scope: Scope) -> None:
         kind = memory_vector(load.dtype.name, 1).text
         place = scope.index(load.index + distance)
         start = f.offset(scope.pointers[load.buffer], kind, place)
-        f.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         for x in range(0, scope.lanes * load.dtype.itemsize, LINE):
-            line = f.offset(start, "i8", str(x))
-            f.do(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 3, i32 1)")
+            f.prefetch(f.offset(start, "i8", str(x)))

@@ -114,7 +114,8 @@ def _integer(f: Function, instruction: str, vector: Vector, values: list[str]) -
             f"xor {text} {values[0]}, {f.constant(vector, -1 if vector.dtype != 'bool' else 1)}"
         )
     if instruction == "abs":
-        return _absolute(f, vector, values[0]) if signed else values[0]
+        given = (text, values[0]), ("i1", "false")
+        return f.call(text, f"@llvm.abs.{vector.mangled}", *given) if signed else values[0]
     if instruction == "sign":
         above = f.emit(f"icmp {'sgt' if signed else 'ugt'} {text} {values[0]}, {zero}")
         mask = Vector("bool", vector.lanes).text
@@ -126,9 +127,7 @@ def _integer(f: Function, instruction: str, vector: Vector, values: list[str]) -
     if instruction == "popcount":
         return f.intrinsic("ctpop", vector, values[0])
     if instruction == "clz":
-        name = f"@llvm.ctlz.{vector.mangled}"
-        f.declarations.add(f"declare {text} {name}({text}, i1)")
-        return f.emit(f"call {text} {name}({text} {values[0]}, i1 false)")
+        return f.call(text, f"@llvm.ctlz.{vector.mangled}", (text, values[0]), ("i1", "false"))
     assert instruction in ("floor", "ceil", "round", "trunc"), (
         f"no code for {instruction} on integers"
     )
@@ -137,12 +136,6 @@ def _integer(f: Function, instruction: str, vector: Vector, values: list[str]) -
 
 def _bits(vector: Vector) -> int:
     return int(vector.element[1:])
-
-
-def _absolute(f: Function, vector: Vector, x: str) -> str:
-    name = f"@llvm.abs.{vector.mangled}"
-    f.declarations.add(f"declare {vector.text} {name}({vector.text}, i1)")
-    return f.emit(f"call {vector.text} {name}({vector.text} {x}, i1 false)")
 
 
 def _divide(f: Function, instruction: str, vector: Vector, x: str, y: str) -> str:
@@ -216,8 +209,7 @@ def convert(f: Function, origin: str, target: str, lanes: int, x: str) -> str:
         return f.emit(f"{word} {before.text} {x} to {after.text}")
     if before.is_float:
         name = f"@llvm.fpto{'s' if after.is_signed else 'u'}i.sat.{after.mangled}.{before.mangled}"
-        f.declarations.add(f"declare {after.text} {name}({before.text})")
-        return f.emit(f"call {after.text} {name}({before.text} {x})")
+        return f.call(after.text, name, (before.text, x))
     if after.is_float:
         word = "sitofp" if before.is_signed else "uitofp"
         return f.emit(f"{word} {before.text} {x} to {after.text}")
@@ -304,10 +296,9 @@ _FLOAT = {"add": "fadd", "mul": "fmul", "max": "fmaximum", "min": "fminimum"}
 def combine(f: Function, how: str, vector: Vector, x: str, y: str) -> str:
     """Combine two numbers (lane by lane); a zero may be of any sign if extreme."""
     if vector.is_float and how in ("max", "min"):
-        name = f"@llvm.{how}imum.{vector.mangled}"
-        f.declarations.add(f"declare {vector.text} {name}({vector.text}, {vector.text})")
+        kind, name = vector.text, f"@llvm.{how}imum.{vector.mangled}"
         # the new number first: x86 looks for NaN there, and not in what the next round waits for
-        return f.emit(f"call nsz {vector.text} {name}({vector.text} {y}, {vector.text} {x})")
+        return f.call(kind, name, (kind, y), (kind, x), flags="nsz ")
     if vector.dtype == "bool" and how in ("max", "min"):
         how = {"max": "or", "min": "and"}[how]
     return emit_instruction(f, how, vector.dtype, vector.lanes, vector.dtype, [x, y])
@@ -319,16 +310,14 @@ def horizontal(f: Function, how: str, vector: Vector, x: str) -> str:
         return x
     if vector.dtype == "bool" and how in ("max", "min"):
         how = {"max": "or", "min": "and"}[how]
+    given = [(vector.text, x)]
     if vector.is_float:
-        word, start = _FLOAT[how], ""
+        word, flags = _FLOAT[how], "nsz "
         if how in ("add", "mul"):  # reassoc: the lanes are added as a tree
             first = f.constant(Vector(vector.dtype), empty_result(how, as_dtype(vector.dtype)))
-            start = f"{vector.element} {first}, "
+            given, flags = [(vector.element, first), *given], "reassoc "
     else:
         sign = ("s" if vector.is_signed else "u") if how in ("max", "min") else ""
-        word, start = sign + how, ""
+        word, flags = sign + how, ""
     name = f"@llvm.vector.reduce.{word}.{vector.mangled}"
-    types = f"{vector.element}, {vector.text}" if start else vector.text
-    f.declarations.add(f"declare {vector.element} {name}({types})")
-    flags = "reassoc " if start else "nsz " if vector.is_float else ""
-    return f.emit(f"call {flags}{vector.element} {name}({start}{vector.text} {x})")
+    return f.call(vector.element, name, *given, flags=flags)

@@ -273,23 +273,18 @@ class Scope:
     def _load_neighbors(self, vector: Vector, address: str, align: int) -> str:
         if self.mask is None:
             return self.f.emit(f"load {vector.text}, ptr {address}, align {align}")
-        return self._masked("load", vector, f"ptr align {align} {address}", "ptr", "p0")
+        return self._masked("load", vector, address, align)
 
     def _gather(self, vector: Vector, pointer: str, expr: Load) -> str:
         index, kind = self.index_vector(expr.index)
         places = self.f.emit(f"getelementptr {vector.element}, ptr {pointer}, {kind.text} {index}")
-        pointers = f"<{self.lanes} x ptr>"
-        given = f"{pointers} align {expr.dtype.itemsize} {places}"
-        return self._masked("gather", vector, given, pointers, f"v{self.lanes}p0")
+        return self._masked("gather", vector, places, expr.dtype.itemsize)
 
-    def _masked(self, what: str, vector: Vector, given: str, kind: str, mangled: str) -> str:
-        mask = Vector("bool", self.lanes)
-        held = self.mask or self.f.constant(mask, True)
-        name = f"@llvm.masked.{what}.{vector.mangled}.{mangled}"
-        self.f.declarations.add(f"declare {vector.text} {name}({kind}, {mask.text}, {vector.text})")
-        return self.f.emit(
-            f"call {vector.text} {name}({given}, {mask.text} {held}, {vector.text} zeroinitializer)"
-        )
+    def _masked(
+        self, what: str, vector: Vector, address: str, align: int, value: str = "zeroinitializer"
+    ) -> str:
+        mask = self.mask or self.f.constant(Vector("bool", self.lanes), True)
+        return self.f.masked(what, vector, address, align, mask, value)
 
     def from_memory(self, raw: str, dtype: str, lanes: int) -> str:
         """Convert numbers from their form in memory to that in registers."""
@@ -325,23 +320,18 @@ class Scope:
             f.do(f"store {element} {value}, ptr {address}, align {size}")
             return
         assert self.along is not None
-        vector, mask = memory_vector(dtype, self.lanes), Vector("bool", self.lanes)
+        vector = memory_vector(dtype, self.lanes)
         value = self.to_memory(self.spread(dtype, rendered), dtype, self.lanes)
         if self._is_stepped(item.index) and item.index.stride_of(self.along) == 1:
             address = f.offset(pointer, element, self.index(item.index))
             if self.mask is None:
                 f.do(f"store {vector.text} {value}, ptr {address}, align {size}")
                 return
-            kind, mangled, given, what = "ptr", "p0", f"ptr align {size} {address}", "store"
+            self._masked("store", vector, address, size, value)
         else:
             index, index_kind = self.index_vector(item.index)
             places = f.emit(f"getelementptr {element}, ptr {pointer}, {index_kind.text} {index}")
-            kind, mangled = f"<{self.lanes} x ptr>", f"v{self.lanes}p0"
-            given, what = f"{kind} align {size} {places}", "scatter"
-        name = f"@llvm.masked.{what}.{vector.mangled}.{mangled}"
-        f.declarations.add(f"declare void {name}({vector.text}, {kind}, {mask.text})")
-        held = self.mask or f.constant(mask, True)
-        f.do(f"call void {name}({vector.text} {value}, {given}, {mask.text} {held})")
+            self._masked("scatter", vector, places, size, value)
 
     # -- guards ---------------------------------------------------------------------------------
 

@@ -102,7 +102,7 @@ def emit_tile(
         for store in tiles.stores:
             behind = inner.index(store.index + tiles.lanes)
             element = memory_vector(store.buffer.number_dtype.name, 1).text
-            _prefetch(f, f.offset(inner.pointers[store.buffer], element, behind), is_written=True)
+            f.prefetch(f.offset(inner.pointers[store.buffer], element, behind), is_written=True)
         body(inner)
 
 
@@ -124,8 +124,7 @@ def _fill_table(scope: Scope, tiles: Tiles, load: Load, count: str, mask: str | 
     f.do(f"br label %{done}")
     f.start_block(part)
     _copy_numbers(f, tiles, vector, (corner, table), f.number(stride), (count, str(tiles.lanes)))
-    f.do(f"br label %{done}")
-    f.start_block(done)
+    f.go_on(done)
     return table
 
 
@@ -154,12 +153,7 @@ def _fetch_next(f: Function, tiles: Tiles, vector: Vector, corner: str, stride: 
         row = f.emit(f"add i64 {loop.index}, {tiles.lanes}")
         behind = f.offset(corner, vector.element, f.emit(f"mul i64 {row}, {f.number(stride)}"))
         for x in range(0, WIDTH, LINE):
-            _prefetch(f, f.offset(behind, "i8", str(x)), is_written=False)
-
-
-def _prefetch(f: Function, address: str, is_written: bool) -> None:
-    f.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    f.do(f"call void @llvm.prefetch.p0(ptr {address}, i32 {int(is_written)}, i32 3, i32 1)")
+            f.prefetch(f.offset(behind, "i8", str(x)))
 
 
 def _copy_numbers(

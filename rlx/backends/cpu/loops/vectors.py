@@ -162,13 +162,7 @@ class Pairs:
         lanes, bits = both.lanes // 2, Vector("bool", both.lanes // 2)
         places = [place for i in range(lanes) for place in (i, lanes)]
         mask = f.shuffle(bits, str(self.mask), "zeroinitializer", places)
-        kinds = f"ptr, {Vector('bool', both.lanes).text}, {both.text}"
-        name = f"@llvm.masked.load.{both.mangled}.p0"
-        f.declarations.add(f"declare {both.text} {name}({kinds})")
-        return f.emit(
-            f"call {both.text} {name}(ptr align {align} {address}, "
-            f"{Vector('bool', both.lanes).text} {mask}, {both.text} zeroinitializer)"
-        )
+        return f.masked("load", both, address, align, mask, "zeroinitializer")
 
 
 def pairs_of(load: Load, stride: Size | None, lanes: int, mask: str | None) -> Pairs | None:

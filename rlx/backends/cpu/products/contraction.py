@@ -1,9 +1,9 @@
 """Contractions of LIR as calls of the packed matrix kernel.
 
-The stores of a contraction become the kernel's epilogue. Products that do not need each
-other are siblings: each thread does its share of one after another. Of a chain of products and
-loops each thread runs its share of the rounds, and each step is a function of its own:
-`step(table, scratch, worker, loops...)`.
+The stores of a contraction become the kernel's epilogue. Products that do not need each other are
+a grouped GEMM: each thread does its share of one after another. Of a chain of products and loops
+each thread runs its share of the rounds, and each step is a function of its own: `step(table,
+scratch, worker, loops...)`.
 """
 
 from __future__ import annotations
@@ -335,7 +335,7 @@ def _epilogue(step: Contraction, outer: Sequence[Variable], layout: Layout, host
 
 
 @record
-class Siblings:
+class GroupedGemm:
     """Independent products of static sizes, which run at the same time."""
 
     steps: tuple[Contraction, ...]
@@ -345,7 +345,7 @@ class Siblings:
         return sum(product_cost(step, host) for step in self.steps)
 
 
-def with_siblings(steps: Sequence[Step]) -> Iterator[Step | Siblings]:
+def with_grouped_gemms(steps: Sequence[Step]) -> Iterator[Step | GroupedGemm]:
     """The steps of a program, with joined products as one step."""
     group: list[Contraction] = []
     for step in steps:
@@ -359,19 +359,19 @@ def with_siblings(steps: Sequence[Step]) -> Iterator[Step | Siblings]:
     yield from _together(group)
 
 
-def _together(group: Sequence[Contraction]) -> Iterator[Contraction | Siblings]:
+def _together(group: Sequence[Contraction]) -> Iterator[Contraction | GroupedGemm]:
     native = [step for step in group if step.is_static and contracts_natively(step)]
     if len(native) < 2:
         yield from group
         return
-    yield Siblings(tuple(native))
+    yield GroupedGemm(tuple(native))
     yield from (step for step in group if step not in native)
 
 
-def emit_siblings(
+def emit_grouped_gemm(
     module: Module,
     f: Function,
-    siblings: Siblings,
+    group: GroupedGemm,
     layout: Layout,
     host: Host,
     parts: int,
@@ -383,7 +383,7 @@ def emit_siblings(
     """
     total, start = 0, layout.scratch(f)
     given = (*KERNEL_PARAMETERS, ("ptr", "%scratch"))
-    for step in siblings.steps:
+    for step in group.steps:
         plan = plan_contraction(step, host, parts, tuning)
         name = f"product_{len(module.functions)}_step"
         # as for a product alone, its loops need no optimization where they are around packed panels

@@ -98,7 +98,7 @@ def emit_kernel(module: Module, name: str, blocking: Blocking) -> None:
     if blocking.pieces > 1:
         starts = _row_pointers(f, vector.element, "%start", "%start_row", tile.rows)
         if problem.m > NARROW and not blocking.goes_on:
-            _fetch(f, vector, starts, tile.offsets, 1)
+            _fetch(f, vector, starts, tile.offsets, True)
 
     def before() -> list[str]:
         """The partial sums of earlier pieces."""
@@ -117,14 +117,12 @@ def emit_kernel(module: Module, name: str, blocking: Blocking) -> None:
 
 
 def _fetch(
-    f: Function, vector: Vector, rows: list[str], offsets: tuple[int, ...], written: int
+    f: Function, vector: Vector, rows: list[str], offsets: tuple[int, ...], is_written: bool
 ) -> None:
     """Prefetch memory."""
-    f.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     for row in rows:
         for offset in offsets:
-            place = f.offset(row, vector.element, str(offset))
-            f.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 {written}, i32 3, i32 1)")
+            f.prefetch(f.offset(row, vector.element, str(offset)), is_written)
 
 
 def _sum(
@@ -214,10 +212,10 @@ def _long_sum(
             place = f.emit(f"add i64 {place}, {within}")
         if blocking.pack_b:
             near = FETCHED // blocking.problem.itemsize
-            _fetch(f, vector, [f.offset(b, vector.element, str(near))], blocking.b_offsets, 0)
+            _fetch(f, vector, [f.offset(b, vector.element, str(near))], blocking.b_offsets, False)
         elif blocking.kind == "streamed":  # the next piece
             near = blocking.depth * blocking.b_row
-            _fetch(f, vector, [f.offset(b, vector.element, str(near))], blocking.b_offsets, 0)
+            _fetch(f, vector, [f.offset(b, vector.element, str(near))], blocking.b_offsets, False)
         sums = _step(f, blocking, vector, f.offset("%a", a_type, place), b, 0, sums)
         after = [fetch_ahead(f, blocking, place) for place in ahead]
         loop.next = [_advance(f, blocking, "%a", b, 1)[1], *after, *sums]
@@ -236,10 +234,8 @@ def _advance(f: Function, blocking: Blocking, a: str, b: str, steps: int) -> tup
 def fetch_ahead(f: Function, blocking: Blocking, ahead: str, steps: int = 1) -> str:
     """Prefetch some rounds' share of the next panel of B, and give the rest."""
     size = steps * blocking.fetched_bytes
-    f.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     for x in range(0, size, 64):
-        place = f.offset(ahead, "i8", str(x))
-        f.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
+        f.prefetch(f.offset(ahead, "i8", str(x)), locality=2)
     return f.offset(ahead, "i8", str(size))
 
 
@@ -443,11 +439,9 @@ def _horizontal(f: Function, vector: Vector, x: str) -> str:
         return x
     kind = "fadd" if vector.is_float else "add"
     name = f"@llvm.vector.reduce.{kind}.{vector.mangled}"
-    start = f"{vector.element} 0.0, " if vector.is_float else ""
-    starts = f"{vector.element}, " if vector.is_float else ""
-    f.declarations.add(f"declare {vector.element} {name}({starts}{vector.text})")
+    start = [(vector.element, "0.0")] if vector.is_float else []
     freely = "reassoc " if vector.is_float else ""
-    return f.emit(f"call {freely}{vector.element} {name}({start}{vector.text} {x})")
+    return f.call(vector.element, name, *start, (vector.text, x), flags=freely)
 
 
 def emit_columns(module: Module, name: str, blocking: Blocking) -> None:

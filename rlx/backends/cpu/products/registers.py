@@ -282,7 +282,5 @@ def _dot(f: Function, dtype: str, vector: Vector, x: str, y: str, total: str) ->
         x, y = (f.emit(f"bitcast {WORDS.text} {z} to {kind.text}") for z in (x, y))
     if dtype == "uint8":
         x, y = y, x
-    f.declarations.add(f"declare {vector.text} @{name}({vector.text}, {kind.text}, {kind.text})")
-    return f.emit(
-        f"call {vector.text} @{name}({vector.text} {total}, {kind.text} {x}, {kind.text} {y})"
-    )
+    given = (vector.text, total), (kind.text, x), (kind.text, y)
+    return f.call(vector.text, f"@{name}", *given)

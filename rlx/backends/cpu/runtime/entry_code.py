@@ -92,7 +92,7 @@ def _emit_make(module: Module) -> None:
 
     If that fails it gives null and sets an exception.
     """
-    f = module.function("make", [("ptr", "%spec")], "ptr", "nounwind", "internal")
+    f = module.internal("make", "ptr %spec", "ptr")
     dtype, rank = word(f, "%spec", 0, "ptr"), word(f, "%spec", 1)
     size = f.emit(f"load i64, ptr {f.offset(at(f, '%spec', 16), 'i64', rank)}")
     data = f.emit(f"call ptr @allocate(i64 {size})")
@@ -133,13 +133,7 @@ def _emit_take(module: Module) -> None:
     For None a new one is made, unless all outputs are to be filled, which must be writeable; what
     does not fit gives `miss`.
     """
-    f = module.function(
-        "take",
-        [("ptr", "%argument"), ("ptr", "%spec"), ("i1", "%fills")],
-        "ptr",
-        "nounwind",
-        "internal",
-    )
+    f = module.internal("take", "ptr %argument, ptr %spec, i1 %fills", "ptr")
     given = f.emit("icmp ne ptr %argument, @none")
     branch(f, f.emit(f"or i1 {given}, %fills"), "fresh")
     kind = f.emit(f"load ptr, ptr {at(f, '%argument', TYPE)}")
@@ -158,13 +152,7 @@ def _emit_take(module: Module) -> None:
 
 def _emit_wrap(module: Module) -> None:
     """`wrap(plan, fill, array) -> ptr`: an `Array` that owns the reference, or null."""
-    f = module.function(
-        "wrap",
-        [("ptr", "%plan"), ("ptr", "%fill"), ("ptr", "%array")],
-        "ptr",
-        "nounwind",
-        "internal",
-    )
+    f = module.internal("wrap", "ptr %plan, ptr %fill, ptr %array", "ptr")
     kind = header(f, "array_type")
     made = f.emit(f"call ptr @PyType_GenericAlloc(ptr {kind}, i64 0)")
     branch(f, f.emit(f"icmp ne ptr {made}, null"), "failed")
@@ -182,8 +170,7 @@ def _emit_wrap(module: Module) -> None:
 
 def _emit_release_all(module: Module) -> None:
     """`drop(objects, start, stop)`: give up a stretch of references; some may be null."""
-    parameters = [("ptr", "%objects"), ("i64", "%start"), ("i64", "%stop")]
-    f = module.function("drop", parameters, "void", "nounwind", "internal")
+    f = module.internal("drop", "ptr %objects, i64 %start, i64 %stop")
     with f.loop("%start", "%stop") as each:
         thing = f.emit(f"load ptr, ptr {f.offset('%objects', 'ptr', each.index)}")
         f.do(f"call void @Py_DecRef(ptr {thing})")
@@ -192,8 +179,7 @@ def _emit_release_all(module: Module) -> None:
 
 def _emit_results(module: Module) -> None:
     """`results(plan, fill, arrays) -> ptr`: wrap all results, and own their references."""
-    parameters = [("ptr", "%plan"), ("ptr", "%fill"), ("ptr", "%arrays")]
-    f = module.function("results", parameters, "ptr", "nounwind", "internal")
+    f = module.internal("results", "ptr %plan, ptr %fill, ptr %arrays", "ptr")
     count = header(f, "outputs")
     f.do(f"br i1 {f.emit(f'icmp eq i64 {count}, 1')}, label %one, label %many")
     f.start_block("one")
@@ -224,16 +210,14 @@ def _emit_run(module: Module) -> None:
     If main gives anything but 0, the result is false and an exception is set. The arena's address
     goes to `place`, the last of `buffers`.
     """
-    parameters = [("ptr", "%plan"), ("ptr", "%buffers"), ("ptr", "%place")]
-    f = module.function("run", parameters, "i1", "nounwind", "internal")
+    f = module.internal("run", "ptr %plan, ptr %buffers, ptr %place", "i1")
     size, main = header(f, "arena"), header(f, "main")
     f.do(f"br i1 {f.emit(f'icmp eq i64 {size}, 0')}, label %ready, label %scratch")
     f.start_block("scratch")
     arena = f.emit(f"call ptr @allocate(i64 {size})")
     branch(f, f.emit(f"icmp ne ptr {arena}, null"), "memory")
     f.do(f"store ptr {arena}, ptr %place")
-    f.do("br label %ready")
-    f.start_block("ready")
+    f.go_on("ready")
     used = f.emit("load ptr, ptr %place")
     free = f.emit(f"and i64 {header(f, 'flags')}, {RELEASE_GIL}")
     f.do(f"br i1 {f.emit(f'icmp eq i64 {free}, 0')}, label %holding, label %releasing")
@@ -244,8 +228,7 @@ def _emit_run(module: Module) -> None:
     thread = f.emit("call ptr @PyEval_SaveThread()")
     released = f.emit(f"call i32 {main}(ptr %buffers)")
     f.do(f"call void @PyEval_RestoreThread(ptr {thread})")
-    f.do("br label %ran")
-    f.start_block("ran")
+    f.go_on("ran")
     status = f.emit(f"phi i32 [ {held}, %holding ], [ {released}, %releasing ]")
     with f.when(f.emit(f"icmp ne i64 {size}, 0")):
         f.do(f"call void @release(ptr {used}, i64 {size})")
@@ -266,8 +249,7 @@ def _emit_run(module: Module) -> None:
     f.do("br label %gone")
     f.start_block("memory")
     _tell_no_memory(f, size)
-    f.do("br label %gone")
-    f.start_block("gone")
+    f.go_on("gone")
     f.do("ret i1 false")
 
 
@@ -315,8 +297,7 @@ def _emit_entry(module: Module) -> None:
     f.do("br label %miss")
     f.start_block("misfit")
     f.do(f"call void @drop(ptr {objects}, i64 0, i64 {f.emit(f'add i64 {each.index}, 1')})")
-    f.do("br label %miss")
-    f.start_block("miss")
+    f.go_on("miss")
     f.do("call void @Py_IncRef(ptr @miss)")
     f.do("ret ptr @miss")
 
@@ -340,8 +321,7 @@ def _input(f: Function, index: str, spec: str, buffers: str, objects: str, numbe
     branch(f, f.emit(f"call i1 @fits(ptr {array}, ptr {spec})"), "misfit", "fit")
     inside = f.emit(f"load ptr, ptr {at(f, array, DATA)}")
     array_end = f.block
-    f.do(f"br label %{ready}")
-    f.start_block(ready)
+    f.go_on(ready)
     data = f.emit(f"phi ptr [ {place}, %{number_end} ], [ {inside}, %{array_end} ]")
     f.do(f"store ptr {data}, ptr {f.offset(buffers, 'ptr', index)}")
 
@@ -356,8 +336,7 @@ def _output(f: Function, takes: str, fills: str, index: str, spec: str) -> str:
     f.start_block(given)
     argument = f.emit(f"load ptr, ptr {f.offset('%args', 'ptr', index)}")
     taken = f.emit(f"call ptr @take(ptr {argument}, ptr {spec}, i1 {fills})")
-    f.do(f"br label %{ready}")
-    f.start_block(ready)
+    f.go_on(ready)
     return f.emit(f"phi ptr [ {made}, %{fresh} ], [ {taken}, %{given} ]")
 
 
@@ -435,8 +414,7 @@ def _emit_ufunc_entry(module: Module) -> None:
     f.do("br label %miss")
     f.start_block("misfit")
     f.do(f"call void @drop(ptr {objects}, i64 0, i64 {f.emit(f'add i64 {each.index}, 1')})")
-    f.do("br label %miss")
-    f.start_block("miss")
+    f.go_on("miss")
     f.do("call void @Py_IncRef(ptr @miss)")
     f.do("ret ptr @miss")
 

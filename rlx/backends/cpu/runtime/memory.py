@@ -73,7 +73,7 @@ def _emit_bin(module: Module) -> None:
 
     The two bits after the leading one of (size rounded up to 64) - 1 choose the quarter.
     """
-    f = module.function("bin", [("i64", "%size")], "{ i64, i64 }", "nounwind", "internal")
+    f = module.internal("bin", "i64 %size", "{ i64, i64 }")
     f.lines.append("""\
   %none = icmp eq i64 %size, 0
   %some = select i1 %none, i64 1, i64 %size
@@ -96,7 +96,7 @@ def _emit_bin(module: Module) -> None:
 
 def _emit_fresh(module: Module) -> None:
     """`fresh(block) -> ptr`: a block from the system, or null; `made` counts."""
-    f = module.function("fresh", [("i64", "%block")], "ptr", "noinline nounwind", "internal")
+    f = module.internal("fresh", "i64 %block", "ptr", "noinline nounwind")
     place = f.emit("alloca ptr")
     f.emit("atomicrmw add ptr @made, i64 1 monotonic")
     huge = f.emit(f"icmp uge i64 %block, {HUGE_BYTES}")
@@ -118,8 +118,7 @@ def _lock(f: Function, locked: bool) -> None:
     f.declarations.add("declare i32 @sched_yield()")
     spin, taken, rest, again, done = map(f.label, ("spin", "taken", "rest", "again", "locked"))
     start, tries, more = f.block, f.fresh("tries"), f.fresh("more")
-    f.do(f"br label %{spin}")
-    f.start_block(spin)
+    f.go_on(spin)
     f.do(f"{tries} = phi i32 [ 0, %{start} ], [ {more}, %{again} ]")
     before = f.emit("atomicrmw xchg ptr @bin_lock, i32 1 acquire")
     free = f.emit(f"icmp eq i32 {before}, 0")
@@ -129,8 +128,7 @@ def _lock(f: Function, locked: bool) -> None:
     f.do(f"br i1 {f.emit(f'icmp ult i32 {more}, {TRIES}')}, label %{again}, label %{rest}")
     f.start_block(rest)  # who has it may wait for this processor
     f.emit("call i32 @sched_yield()")
-    f.do(f"br label %{again}")
-    f.start_block(again)
+    f.go_on(again)
     f.do(f"br label %{spin}")
     f.start_block(done)
 
@@ -140,14 +138,19 @@ def _unlock(f: Function, locked: bool) -> None:
         f.do("store atomic i32 0, ptr @bin_lock release, align 4")
 
 
+def _locked_bin(f: Function, locked: bool) -> tuple[str, str]:
+    """The slot of the bin for `%size`, which is locked, and the bytes of its blocks."""
+    pair = f.emit("call { i64, i64 } @bin(i64 %size)")
+    number, block = (f.emit(f"extractvalue {{ i64, i64 }} {pair}, {i}") for i in range(2))
+    head = f.offset("@bins", "ptr", number)
+    _lock(f, locked)
+    return head, block
+
+
 def _emit_allocate(module: Module, locked: bool) -> None:
     """`allocate(size) -> ptr`: the last freed block of the size's bin, or a new one."""
     f = module.function("allocate", [("i64", "%size")], "ptr")
-    pair = f.emit("call { i64, i64 } @bin(i64 %size)")
-    number = f.emit(f"extractvalue {{ i64, i64 }} {pair}, 0")
-    block = f.emit(f"extractvalue {{ i64, i64 }} {pair}, 1")
-    head = f.offset("@bins", "ptr", number)
-    _lock(f, locked)
+    head, block = _locked_bin(f, locked)
     first = f.emit(f"load ptr, ptr {head}")
     empty = f.emit(f"icmp eq ptr {first}, null")
     f.do(f"br i1 {empty}, label %system, label %waiting")
@@ -166,11 +169,7 @@ def _emit_allocate(module: Module, locked: bool) -> None:
 def _emit_release(module: Module, locked: bool) -> None:
     """`release(pointer, size)`: let the block wait in its bin, or free it."""
     f = module.function("release", [("ptr", "%pointer"), ("i64", "%size")])
-    pair = f.emit("call { i64, i64 } @bin(i64 %size)")
-    number = f.emit(f"extractvalue {{ i64, i64 }} {pair}, 0")
-    block = f.emit(f"extractvalue {{ i64, i64 }} {pair}, 1")
-    head = f.offset("@bins", "ptr", number)
-    _lock(f, locked)
+    head, block = _locked_bin(f, locked)
     kept = f.emit(f"add i64 {f.emit('load i64, ptr @kept')}, {block}")
     full = f.emit(f"icmp ugt i64 {kept}, {kept_bytes()}")
     f.do(f"br i1 {full}, label %system, label %wait")
@@ -192,8 +191,7 @@ def _emit_trim(module: Module, locked: bool) -> None:
     _lock(f, locked)
     with f.loop("0", str(BINS)) as bins:
         head = f.offset("@bins", "ptr", bins.index)
-        f.do("br label %more")
-        f.start_block("more")
+        f.go_on("more")
         first = f.emit(f"load ptr, ptr {head}")
         f.do(f"br i1 {f.emit(f'icmp eq ptr {first}, null')}, label %empty, label %give")
         f.start_block("give")

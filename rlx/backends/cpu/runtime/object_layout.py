@@ -165,9 +165,7 @@ def emit_find(module: Module) -> None:
     Python code may give an `Array` another ndarray at any time: in other threads where there is no
     GIL, and elsewhere while `main` gives it up or calls back. So the slot is read by CPython.
     """
-    f = module.function(
-        "find", [("ptr", "%plan"), ("ptr", "%argument")], "ptr", "nounwind", "internal"
-    )
+    f = module.internal("find", "ptr %plan, ptr %argument", "ptr")
     kind = f.emit(f"load ptr, ptr {at(f, '%argument', TYPE)}")
     wrapped = f.emit(f"icmp eq ptr {kind}, {header(f, 'array_type')}")
     f.do(f"br i1 {wrapped}, label %array, label %bare")
@@ -186,14 +184,13 @@ def emit_find(module: Module) -> None:
     f.do("br label %none")
     f.start_block("unset")
     f.do("call void @PyErr_Clear()")
-    f.do("br label %none")
-    f.start_block("none")
+    f.go_on("none")
     f.do("ret ptr null")
 
 
 def emit_fits(module: Module) -> None:
     """`fits(array, spec) -> i1`: whether dtype, layout and shape are the spec's."""
-    f = module.function("fits", [("ptr", "%array"), ("ptr", "%spec")], "i1", "nounwind", "internal")
+    f = module.internal("fits", "ptr %array, ptr %spec", "i1")
     flags = f.emit(f"load i32, ptr {at(f, '%array', FLAGS)}")
     behaved = f.emit(f"icmp eq i32 {f.emit(f'and i32 {flags}, {BEHAVED}')}, {BEHAVED}")
     dtype = f.emit(f"load ptr, ptr {at(f, '%array', DTYPE)}")
@@ -219,8 +216,7 @@ def emit_number(module: Module) -> None:
 
     The spec must be without axes, the number of the type that takes its dtype, and fit it.
     """
-    parameters = [("ptr", "%argument"), ("ptr", "%spec"), ("ptr", "%place")]
-    f = module.function("number", parameters, "i1", "nounwind", "internal")
+    f = module.internal("number", "ptr %argument, ptr %spec, ptr %place", "i1")
     branch(f, f.emit(f"icmp eq i64 {word(f, '%spec', 1)}, 0"), "no")
     kind = f.emit(f"load ptr, ptr {at(f, '%argument', TYPE)}")
     dtype = word(f, "%spec", 0, "ptr")
@@ -245,8 +241,7 @@ def emit_number(module: Module) -> None:
             f.do(f"store i32 {short}, ptr %place")
         f.do("ret i1 true")
         f.start_block(other)
-    f.do("br label %no")
-    f.start_block("no")
+    f.go_on("no")
     f.do("ret i1 false")
 
 
@@ -255,8 +250,7 @@ def emit_apart(module: Module) -> None:
 
     `buffers` are the data pointers of inputs and outputs.
     """
-    parameters = [("ptr", "%plan"), ("ptr", "%buffers"), ("ptr", "%specs")]
-    f = module.function("apart", parameters, "i1", "nounwind", "internal")
+    f = module.internal("apart", "ptr %plan, ptr %buffers, ptr %specs", "i1")
     inputs, outputs = (header(f, name) for name in Header._fields[:2])
     count = f.emit(f"add i64 {inputs}, {outputs}")
     with f.loop("0", count, carried=[("ptr", "%specs")]) as one:

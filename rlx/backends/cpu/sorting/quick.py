@@ -33,6 +33,11 @@ def leave_if_long(f: Function, count: str) -> None:
         leave_if_stopped(f)
 
 
+def part_function(module: Module, name: str) -> Function:
+    """Open a function that does one part of a job."""
+    return module.function(name, PARTS, attributes=KERNEL, linkage="internal")
+
+
 def has_quick_sort(host: Host) -> bool:
     """Whether a processor has an instruction that compresses vectors."""
     return host.vector_bytes == 64
@@ -165,10 +170,7 @@ def load(f: Function, vector: Vector, place: str, mask: str | None, other: str =
     """Load the lanes in a mask, and others as `other`; None: all lanes."""
     if mask is None:
         return f.emit(f"load {vector.text}, ptr {place}, align {_size(vector)}")
-    name, bits = f"@llvm.masked.load.{vector.mangled}.p0", Vector("bool", vector.lanes).text
-    f.declarations.add(f"declare {vector.text} {name}(ptr, {bits}, {vector.text})")
-    given = f"ptr align {_size(vector)} {place}, {bits} {mask}, {vector.text} {other}"
-    return f.emit(f"call {vector.text} {name}({given})")
+    return f.masked("load", vector, place, _size(vector), mask, other)
 
 
 def store(f: Function, vector: Vector, x: str, place: str, mask: str | None) -> None:
@@ -176,9 +178,7 @@ def store(f: Function, vector: Vector, x: str, place: str, mask: str | None) -> 
     if mask is None:
         f.do(f"store {vector.text} {x}, ptr {place}, align {_size(vector)}")
         return
-    name, bits = f"@llvm.masked.store.{vector.mangled}.p0", Vector("bool", vector.lanes).text
-    f.declarations.add(f"declare void {name}({vector.text}, ptr, {bits})")
-    f.do(f"call void {name}({vector.text} {x}, ptr align {_size(vector)} {place}, {bits} {mask})")
+    f.masked("store", vector, place, _size(vector), mask, x)
 
 
 def _size(vector: Vector) -> int:
@@ -199,12 +199,9 @@ def _emit_pivot(module: Module, vector: Vector) -> None:
     order = ", ".join(f"i64 {lane}" for lane in range(lanes))
     there = f.emit(f"mul {places.text} {f.splat(step, places)}, <{order}>")
     start = f.offset("%x", one, first)
-    pointers, mask = f"<{lanes} x ptr>", f"<{lanes} x i1>"
     taken = f.emit(f"getelementptr {one}, ptr {start}, {places.text} {there}")
-    name = f"@llvm.masked.gather.{vector.mangled}.v{lanes}p0"
-    f.declarations.add(f"declare {vector.text} {name}({pointers}, {mask}, {vector.text})")
-    given = f"{pointers} align {_size(vector)} {taken}, {mask} splat (i1 true)"
-    x = f.emit(f"call {vector.text} {name}({given}, {vector.text} zeroinitializer)")
+    everywhere = "splat (i1 true)"
+    x = f.masked("gather", vector, taken, _size(vector), everywhere, "zeroinitializer")
     (x,) = _sorted(f, vector, [x])
     middle = f.emit(f"extractelement {vector.text} {x}, i32 {lanes // 2}")
     f.do(f"ret {one} {middle}")
@@ -253,9 +250,7 @@ def _emit_split(module: Module, vector: Vector) -> None:
 def _compressed(f: Function, vector: Vector, x: str, mask: str) -> str:
     """The lanes in the mask, compressed."""
     name, bits = f"@llvm.experimental.vector.compress.{vector.mangled}", f"<{vector.lanes} x i1>"
-    f.declarations.add(f"declare {vector.text} {name}({vector.text}, {bits}, {vector.text})")
-    given = f"{vector.text} {x}, {bits} {mask}, {vector.text} poison"
-    return f.emit(f"call {vector.text} {name}({given})")
+    return f.call(vector.text, name, (vector.text, x), (bits, mask), (vector.text, "poison"))
 
 
 def _first(f: Function, vector: Vector, count: str) -> str:
@@ -280,8 +275,7 @@ def _emit_serial(module: Module, vector: Vector) -> None:
     parameters = [("ptr", "%given"), ("ptr", "%other"), ("i64", "%all"), ("i1", "%first")]
     f = _function(module, f"serial_{one}", parameters)
     before, head, small, large = f.block, f.label("head"), f.label("small"), f.label("large")
-    f.do(f"br label %{head}")
-    f.start_block(head)
+    f.go_on(head)
     place = len(f.lines)
     x, y, count, is_back = (f.fresh(name) for name in ("x", "y", "count", "back"))
     is_small = f.emit(f"icmp sle i64 {count}, {VECTORS * vector.lanes}")
@@ -317,8 +311,7 @@ def _emit_serial(module: Module, vector: Vector) -> None:
     same = f.emit(f"sub i64 {count}, {above_least}")
     rest = [f.offset(memory, one, same) for memory in (y, x)]
     ended = f.block
-    f.do(f"br label %{latch}")
-    f.start_block(latch)
+    f.go_on(latch)
     following = []
     for kind, half, end in (("ptr", longer[0], rest[0]), ("ptr", longer[1], rest[1]),
                             ("i64", many, above_least), ("i1", is_there, is_there)):  # fmt: skip
@@ -349,8 +342,7 @@ def _emit_equal(module: Module, vector: Vector) -> None:
     f.start_block(some)
     above = f.emit(f"add {one} %least, 1")
     equal = f.emit(f"call i64 @split_{one}(ptr %x, ptr %y, i64 %count, {one} {above})")
-    f.do(f"br label %{fill}")
-    f.start_block(fill)
+    f.go_on(fill)
     same = f.emit(f"phi i64 [ %count, %{all_equal} ], [ {equal}, %{some} ]")
     with f.loop("0", same) as loop:
         there = f.offset("%back", one, loop.index)
@@ -414,8 +406,7 @@ def _emit_halve(module: Module, vector: Vector) -> None:
     given = f"ptr {x}, ptr {y}, i64 {count}, {one} {pivot}"
     below = f.emit(f"call i64 @split_{one}({given})")
     f.do(f"store i64 {f.emit(f'add i64 {first}, {below}')}, ptr {middle}, align 8")
-    f.do(f"br label %{done}")
-    f.start_block(done)
+    f.go_on(done)
     f.do("ret void")
 
 
@@ -456,6 +447,5 @@ def _emit_shared(module: Module, vector: Vector) -> None:
             f.do(f"store ptr {pointer}, ptr {f.offset(job, 'ptr', str(i))}, align 8")
         kernel = "halve" if level < LEVELS else "stretch"
         parallel(f, f"@{kernel}_{one}", job, str(1 << level))
-    f.do(f"br label %{done}")
-    f.start_block(done)
+    f.go_on(done)
     f.do("ret void")

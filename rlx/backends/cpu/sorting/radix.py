@@ -14,12 +14,10 @@ from ....ir.record import record
 from ....ir.types import as_dtype
 from ..llvm.text import Function, Module, Vector
 from ..runtime.pool import parallel
-from .quick import leave_if_long
+from .quick import KERNEL, leave_if_long, part_function
 
 STREAMS = 2  # stretches of a part: one waits less for counts that the other has changed
 LANES = 16
-KERNEL = "nounwind #0"
-PARTS = (("ptr noalias nocapture readonly", "%job"), ("i64", "%part"), ("i64", "%parts"))
 INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F80 << 16, "float64": 0x7FF << 52}
 # The words of a job: pointers to numbers and places, what is read and what is written, then a table
 # of counts for each stretch; the numbers of a row; by how many bits digits are shifted.
@@ -69,12 +67,21 @@ def radix_sort(module: Module, kind: Digits) -> str:
     return name
 
 
-def _slot(f: Function, table: str, number: int) -> str:
+def slot_of(f: Function, table: str, number: int) -> str:
+    """Where a word of a table lies."""
     return f.offset(table, "i64", str(number))
 
 
-def _word(f: Function, table: str, number: int, kind: str = "ptr") -> str:
-    return f.emit(f"load {kind}, ptr {_slot(f, table, number)}, align 8")
+def word_of(f: Function, table: str, number: int, kind: str = "ptr") -> str:
+    """Load a word of a table."""
+    return f.emit(f"load {kind}, ptr {slot_of(f, table, number)}, align 8")
+
+
+def bounds_of_part(f: Function, length: str) -> tuple[str, str]:
+    """Where this part's share of so many numbers begins and ends."""
+    parts = "%part", f.emit("add i64 %part, 1")
+    first, end = (f.emit(f"udiv i64 {f.emit(f'mul i64 {p}, {length}')}, %parts") for p in parts)
+    return first, end
 
 
 # -- keys and digits ----------------------------------------------------------------------------
@@ -124,8 +131,8 @@ def _walk(f: Function, kind: Digits, each: Each) -> None:
     The number is `lane` behind `place`. A part has stretches of equal length, walked side by side;
     what is left of the row belongs to the last one.
     """
-    source, length = _word(f, "%job", READ), _word(f, "%job", LENGTH, "i64")
-    shift = _word(f, "%job", SHIFT, "i64")
+    source, length = word_of(f, "%job", READ), word_of(f, "%job", LENGTH, "i64")
+    shift = word_of(f, "%job", SHIFT, "i64")
     if kind.bits < 64:
         shift = f.emit(f"trunc i64 {shift} to i{kind.bits}")
     element = f"i{kind.bits}"
@@ -155,7 +162,7 @@ def _walk(f: Function, kind: Digits, each: Each) -> None:
 
 def _own_counts(f: Function, kind: Digits) -> list[str]:
     """The tables of this part, one for each of its stretches."""
-    counts = _word(f, "%job", COUNTS)
+    counts = word_of(f, "%job", COUNTS)
     first = f.emit(f"mul i64 %part, {STREAMS * kind.bins}")
     first = f.offset(counts, "i32", first)
     return [f.offset(first, "i32", str(i * kind.bins)) for i in range(STREAMS)]
@@ -164,19 +171,13 @@ def _own_counts(f: Function, kind: Digits) -> list[str]:
 # -- the steps of one digit ---------------------------------------------------------------------
 
 
-def _part_function(module: Module, name: str) -> Function:
-    return module.function(name, PARTS, attributes=KERNEL, linkage="internal")
-
-
 def _emit_survey(module: Module, kind: Digits) -> None:
     """Put the bits in which the keys of a part differ from the first key into the counts."""
-    f = _part_function(module, f"survey_{kind.name}")
-    source, length = _word(f, "%job", READ), _word(f, "%job", LENGTH, "i64")
+    f = part_function(module, f"survey_{kind.name}")
+    source, length = word_of(f, "%job", READ), word_of(f, "%job", LENGTH, "i64")
     lanes, element = LANES, f"i{kind.bits}"
     first, _ = _keys(f, kind, 1, source)
-    bounds = []
-    for part in ("%part", f.emit("add i64 %part, 1")):
-        bounds.append(f.emit(f"udiv i64 {f.emit(f'mul i64 {part}, {length}')}, %parts"))
+    bounds = bounds_of_part(f, length)
     size = f.emit(f"sub i64 {bounds[1]}, {bounds[0]}")
     whole = f.emit(f"sub i64 {bounds[1]}, {f.emit(f'urem i64 {size}, {lanes}')}")
     wide = Vector(f"uint{kind.bits}", lanes)
@@ -186,8 +187,7 @@ def _emit_survey(module: Module, kind: Digits) -> None:
         other = f.emit(f"xor {wide.text} {keys}, {firsts}")
         loop.next = [f.emit(f"or {wide.text} {loop.values[0]}, {other}")]
     name = f"@llvm.vector.reduce.or.{wide.mangled}"
-    f.declarations.add(f"declare {element} {name}({wide.text})")
-    found = f.emit(f"call {element} {name}({wide.text} {loop.values[0]})")
+    found = f.call(element, name, (wide.text, loop.values[0]))
     with f.loop(whole, bounds[1], "1", [(element, found)]) as loop:
         key, _ = _keys(f, kind, 1, f.offset(source, element, loop.index))
         other = f.emit(f"xor {element} {key}, {first}")
@@ -195,14 +195,14 @@ def _emit_survey(module: Module, kind: Digits) -> None:
     found = loop.values[0]
     if kind.bits < 64:
         found = f.emit(f"zext {element} {found} to i64")
-    slot = f.offset(_word(f, "%job", COUNTS), "i64", "%part")
+    slot = f.offset(word_of(f, "%job", COUNTS), "i64", "%part")
     f.do(f"store i64 {found}, ptr {slot}, align 8")
     f.do("ret void")
 
 
 def _emit_count(module: Module, kind: Digits) -> None:
     """Count the digits of a part."""
-    f = _part_function(module, f"count_{kind.name}")
+    f = part_function(module, f"count_{kind.name}")
     tables = _own_counts(f, kind)
     f.declarations.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
     nbytes = 4 * STREAMS * kind.bins
@@ -222,15 +222,15 @@ def _emit_spread(module: Module, kind: Digits, is_first: bool) -> None:
 
     At first the place of each number is where it stands.
     """
-    f = _part_function(module, f"{'begin' if is_first else 'spread'}_{kind.name}")
+    f = part_function(module, f"{'begin' if is_first else 'spread'}_{kind.name}")
     tables, element = _own_counts(f, kind), f"i{kind.bits}"
     align = kind.bits // 8
     moved: list[tuple[str, int, str | None, str]] = [
-        (element, align, _word(f, "%job", READ), _word(f, "%job", WRITTEN))
+        (element, align, word_of(f, "%job", READ), word_of(f, "%job", WRITTEN))
     ]
     if kind.has_places:
-        places = None if is_first else _word(f, "%job", READ_PLACES)
-        moved.append(("i32", 4, places, _word(f, "%job", WRITTEN_PLACES)))
+        places = None if is_first else word_of(f, "%job", READ_PLACES)
+        moved.append(("i32", 4, places, word_of(f, "%job", WRITTEN_PLACES)))
 
     def spread(stream: int, place: str, lane: int, digit: str) -> None:
         slot = f.offset(tables[stream], "i32", digit)
@@ -259,9 +259,9 @@ def _emit_row(module: Module, kind: Digits) -> None:
     parameters = [*(("ptr", name) for name in names), ("i64", "%length"), ("i64", "%parts")]
     f = module.function(f"row_{kind.name}", parameters, attributes=KERNEL, linkage="internal")
     counts, job = "%counts", f.reserve("[7 x i64]", 8)
-    f.do(f"store ptr {counts}, ptr {_slot(f, job, COUNTS)}, align 8")
-    f.do(f"store i64 %length, ptr {_slot(f, job, LENGTH)}, align 8")
-    f.do(f"store ptr %numbers, ptr {_slot(f, job, READ)}, align 8")
+    f.do(f"store ptr {counts}, ptr {slot_of(f, job, COUNTS)}, align 8")
+    f.do(f"store i64 %length, ptr {slot_of(f, job, LENGTH)}, align 8")
+    f.do(f"store ptr %numbers, ptr {slot_of(f, job, READ)}, align 8")
     parallel(f, f"@survey_{kind.name}", job, "%parts")
     with f.loop("0", "%parts", "1", [("i64", "0")]) as loop:
         here = f.emit(f"load i64, ptr {f.offset(counts, 'i64', loop.index)}, align 8")
@@ -270,7 +270,7 @@ def _emit_row(module: Module, kind: Digits) -> None:
     last = f.emit(f"sub i64 {count}, 1")
     with f.loop("0", count) as loop:
         shift = f.emit(f"load i64, ptr {f.offset(shifts, 'i64', loop.index)}, align 8")
-        f.do(f"store i64 {shift}, ptr {_slot(f, job, SHIFT)}, align 8")
+        f.do(f"store i64 {shift}, ptr {slot_of(f, job, SHIFT)}, align 8")
         is_first = f.emit(f"icmp eq i64 {loop.index}, 0")
         left = f.emit(f"sub i64 {last}, {loop.index}")
         is_odd = f.emit(f"trunc i64 {left} to i1")
@@ -282,8 +282,8 @@ def _emit_row(module: Module, kind: Digits) -> None:
             target = f.emit(f"select i1 {is_odd}, ptr {spare}, ptr {result}")
             if read == READ:
                 source = f.emit(f"select i1 {is_first}, ptr %numbers, ptr {source}")
-            f.do(f"store ptr {source}, ptr {_slot(f, job, read)}, align 8")
-            f.do(f"store ptr {target}, ptr {_slot(f, job, written)}, align 8")
+            f.do(f"store ptr {source}, ptr {slot_of(f, job, read)}, align 8")
+            f.do(f"store ptr {target}, ptr {slot_of(f, job, written)}, align 8")
         leave_if_long(f, "%length")
         parallel(f, f"@count_{kind.name}", job, "%parts")
         _emit_starts(f, kind, counts)
@@ -304,11 +304,10 @@ def _emit_shifts(f: Function, kind: Digits, differing: str) -> tuple[str, str]:
     most = -(-kind.bits // kind.digit)
     shifts = f.reserve(f"[{most + 1} x i64]", 8)
     f.do(f"store i64 0, ptr {shifts}, align 8")
-    f.declarations.add("declare i64 @llvm.cttz.i64(i64, i1)")
     with f.loop("0", str(most), "1", [("i64", differing), ("i64", "0")]) as loop:
         left, count = loop.values
         is_more = f.emit(f"icmp ne i64 {left}, 0")
-        lowest = f.emit(f"call i64 @llvm.cttz.i64(i64 {left}, i1 false)")
+        lowest = f.call("i64", "@llvm.cttz.i64", ("i64", left), ("i1", "false"))
         shift = f.emit(f"select i1 {is_more}, i64 {lowest}, i64 0")
         f.do(f"store i64 {shift}, ptr {f.offset(shifts, 'i64', count)}, align 8")
         digit = f.emit(f"shl i64 {kind.bins - 1}, {shift}")

@@ -22,16 +22,16 @@ from ..runtime.polls import leave_if_stopped
 from ..runtime.pool import parallel
 from .quick import (
     KERNEL,
-    PARTS,
     SHARED,
     has_quick_sort,
     leave_if_long,
     load,
+    part_function,
     quick_sort,
     store,
     vectors_of,
 )
-from .radix import INFINITY, STREAMS, Digits, radix_sort
+from .radix import INFINITY, STREAMS, Digits, bounds_of_part, radix_sort, slot_of, word_of
 
 SHORT, LONG = 8, 11  # bits of a digit
 MANY = 1 << 13  # numbers of a row that pay for the long digits
@@ -99,22 +99,10 @@ def emit_sort(
     result = step.places or step.sorted
     assert result is not None, "the order goes somewhere"
     for i, buffer in ((NUMBERS, step.numbers), (RESULT, result), (SPARE, step.spare)):
-        f.do(f"store ptr {layout.pointer(f, buffer)}, ptr {_slot(f, table, i)}, align 8")
+        f.do(f"store ptr {layout.pointer(f, buffer)}, ptr {slot_of(f, table, i)}, align 8")
     for i, number in ((ROWS, step.rows), (ROW, step.length)):
-        f.do(f"store i64 {f.number(number)}, ptr {_slot(f, table, i)}, align 8")
+        f.do(f"store i64 {f.number(number)}, ptr {slot_of(f, table, i)}, align 8")
     f.do(f"call void @sort_{order.name}(ptr {table}, i64 {parts})")
-
-
-def _slot(f: Function, table: str, number: int) -> str:
-    return f.offset(table, "i64", str(number))
-
-
-def _word(f: Function, table: str, number: int, kind: str = "ptr") -> str:
-    return f.emit(f"load {kind}, ptr {_slot(f, table, number)}, align 8")
-
-
-def _part_function(module: Module, name: str) -> Function:
-    return module.function(name, PARTS, attributes=KERNEL, linkage="internal")
 
 
 # -- numbers as integers ------------------------------------------------------------------------
@@ -142,11 +130,8 @@ def _odd(f: Function, order: _Order, vector: Vector, x: str) -> tuple[str, str]:
 
 
 def _over_part(f: Function, lanes: int, body: Callable[[str, str | None], None]) -> None:
-    length = _word(f, "%job", LENGTH, "i64")
-    bounds = []
-    for part in ("%part", f.emit("add i64 %part, 1")):
-        bounds.append(f.emit(f"udiv i64 {f.emit(f'mul i64 {part}, {length}')}, %parts"))
-    vector_lines(f, bounds[0], bounds[1], lanes, body)
+    length = word_of(f, "%job", LENGTH, "i64")
+    vector_lines(f, *bounds_of_part(f, length), lanes, body)
 
 
 def _emit_begin(module: Module, order: _Order) -> None:
@@ -154,11 +139,11 @@ def _emit_begin(module: Module, order: _Order) -> None:
 
     Without places, tell whether some numbers tie that differ.
     """
-    f = _part_function(module, f"begin_{order.name}")
+    f = part_function(module, f"begin_{order.name}")
     lanes = 512 // order.bits
     vector, mask_text = Vector(f"int{order.bits}", lanes), Vector("bool", lanes).text
     wide = Vector("int64", lanes)
-    numbers, words = _word(f, "%job", JOB_NUMBERS), _word(f, "%job", WORDS)
+    numbers, words = word_of(f, "%job", JOB_NUMBERS), word_of(f, "%job", WORDS)
     is_float = as_dtype(order.dtype).kind == "f"
     found = f.reserve(mask_text, 64)
     f.do(f"store {mask_text} zeroinitializer, ptr {found}")
@@ -196,7 +181,7 @@ def _emit_begin(module: Module, order: _Order) -> None:
     _over_part(f, lanes, block)
     held = f.emit(f"load {mask_text}, ptr {found}")
     word = f.emit(f"zext i{lanes} {f.emit(f'bitcast {mask_text} {held} to i{lanes}')} to i64")
-    f.do(f"store i64 {word}, ptr {f.offset(_word(f, '%job', FOUND), 'i64', '%part')}, align 8")
+    f.do(f"store i64 {word}, ptr {f.offset(word_of(f, '%job', FOUND), 'i64', '%part')}, align 8")
     f.do("ret void")
 
 
@@ -207,8 +192,8 @@ def _digits_of(order: _Order) -> int:
 
 def _emit_end(module: Module, order: _Order) -> None:
     """Take the numbers or the places of a part from the sorted integers."""
-    f = _part_function(module, f"end_{order.name}")
-    words, places = _word(f, "%job", WORDS), _word(f, "%job", PLACES)
+    f = part_function(module, f"end_{order.name}")
+    words, places = word_of(f, "%job", WORDS), word_of(f, "%job", PLACES)
     lanes = 512 // order.bits
     vector, wide = Vector(f"int{order.bits}", lanes), Vector("int64", lanes)
 
@@ -266,9 +251,9 @@ def _emit_quick(module: Module, f: Function, order: _Order, done: str) -> None:
         words, spare = "%spare", f.offset("%spare", "i64", "%length")
     job, found = f.reserve("[5 x i64]", 8), f.reserve(f"[{MOST} x i64]", 8)
     for i, pointer in ((JOB_NUMBERS, "%numbers"), (WORDS, words), (PLACES, "%result")):
-        f.do(f"store ptr {pointer}, ptr {_slot(f, job, i)}, align 8")
-    f.do(f"store ptr {found}, ptr {_slot(f, job, FOUND)}, align 8")
-    f.do(f"store i64 %length, ptr {_slot(f, job, LENGTH)}, align 8")
+        f.do(f"store ptr {pointer}, ptr {slot_of(f, job, i)}, align 8")
+    f.do(f"store ptr {found}, ptr {slot_of(f, job, FOUND)}, align 8")
+    f.do(f"store i64 %length, ptr {slot_of(f, job, LENGTH)}, align 8")
     parallel(f, f"@begin_{order.name}", job, "%parts")
     by_digits = f.label("digits")
     if not order.is_total:
@@ -293,13 +278,13 @@ def _call_row(
     f: Function, order: _Order, table: str, row: str, slot: str, counts: str, parts: str
 ) -> None:
     """Sort a row with the spare memory of a slot."""
-    length = _word(f, table, ROW, "i64")
+    length = word_of(f, table, ROW, "i64")
     first = f.emit(f"mul i64 {row}, {length}")
-    numbers = f.offset(_word(f, table, NUMBERS), f"i{order.bits}", first)
+    numbers = f.offset(word_of(f, table, NUMBERS), f"i{order.bits}", first)
     element = "i32" if order.has_places else f"i{order.bits}"
-    result = f.offset(_word(f, table, RESULT), element, first)
+    result = f.offset(word_of(f, table, RESULT), element, first)
     nbytes = f.emit(f"mul i64 {f.emit(f'mul i64 {slot}, {order.spare}')}, {length}")
-    spare = f.offset(_word(f, table, SPARE), "i8", nbytes)
+    spare = f.offset(word_of(f, table, SPARE), "i8", nbytes)
     pointers = f"ptr {counts}, ptr {numbers}, ptr {result}, ptr {spare}"
     f.do(f"call void @order_{order.name}({pointers}, i64 {length}, i64 {parts})")
 
@@ -310,8 +295,8 @@ def _counts(f: Function, order: _Order, parts: int) -> str:
 
 def _emit_rows(module: Module, order: _Order) -> None:
     """Sort a part of the rows, one after another."""
-    f = _part_function(module, f"rows_{order.name}")
-    rows = _word(f, "%job", ROWS, "i64")
+    f = part_function(module, f"rows_{order.name}")
+    rows = word_of(f, "%job", ROWS, "i64")
     bounds = []
     for part in ("%part", f.emit("add i64 %part, 1")):
         bounds.append(f.emit(f"udiv i64 {f.emit(f'mul i64 {part}, {rows}')}, %parts"))
@@ -328,8 +313,8 @@ def _emit_all(module: Module, order: _Order) -> None:
     """Share long rows among threads one after another, or all rows at once."""
     parameters = [("ptr", "%order"), ("i64", "%parts")]
     f = module.function(f"sort_{order.name}", parameters, attributes=KERNEL, linkage="internal")
-    length, number = _word(f, "%order", ROW, "i64"), Vector("int64")
-    rows = f.intrinsic("umin", number, _word(f, "%order", ROWS, "i64"), str(MOST))
+    length, number = word_of(f, "%order", ROW, "i64"), Vector("int64")
+    rows = f.intrinsic("umin", number, word_of(f, "%order", ROWS, "i64"), str(MOST))
     threads = f.intrinsic("umin", number, "%parts", str(MOST))
     most = f.intrinsic("umin", number, f.emit(f"udiv i64 {length}, {SHARED}"), threads)
     is_long = f.emit(f"icmp ugt i64 {most}, 1")
@@ -337,13 +322,12 @@ def _emit_all(module: Module, order: _Order) -> None:
     f.do(f"br i1 {is_long}, label %{long}, label %{short}")
     f.start_block(long)
     counts = _counts(f, order, COUNTED)
-    with f.loop("0", _word(f, "%order", ROWS, "i64")) as loop:
+    with f.loop("0", word_of(f, "%order", ROWS, "i64")) as loop:
         leave_if_stopped(f)
         _call_row(f, order, "%order", loop.index, "0", counts, most)
     f.do(f"br label %{done}")
     f.start_block(short)
     shared = f.intrinsic("umin", number, threads, rows)
     parallel(f, f"@rows_{order.name}", "%order", shared)
-    f.do(f"br label %{done}")
-    f.start_block(done)
+    f.go_on(done)
     f.do("ret void")

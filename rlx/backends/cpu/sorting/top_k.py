@@ -12,7 +12,7 @@ import numpy as np
 from ....ir.record import record
 from ....ir.types import as_dtype
 from ....lower.lir.expr import Expr
-from ....lower.lir.program import Greatest, Store
+from ....lower.lir.program import Store, TopK
 from ..llvm.host import Host
 from ..llvm.text import Function, Vector
 from ..loops.kernels import Layout, buffers_of, nest, open_scope
@@ -24,13 +24,13 @@ MOST_RANKED = 64  # the list is moved as a whole: a longer one is better left to
 MOST_LANES = 64  # compared at once: the bits of a word
 
 
-def emit_greatest(f: Function, step: Greatest, layout: Layout, host: Host, split: bool) -> None:
+def emit_top_k(f: Function, step: TopK, layout: Layout, host: Host, split: bool) -> None:
     """Emit the top k of each row."""
     buffers = [*buffers_of([step.expr]), step.values, step.places]
     nest(open_scope(f, layout, host, buffers), step.loops, lambda scope: _row(scope, step), split)
 
 
-def _row(scope: Scope, step: Greatest) -> None:
+def _row(scope: Scope, step: TopK) -> None:
     f, count, extent = scope.f, _number(step.rank.extent), _number(step.along.extent)
     best = _List.reserve(f, step.expr.dtype.name, count)
     with f.loop("0", str(count)) as loop:
@@ -56,9 +56,7 @@ def _row(scope: Scope, step: Greatest) -> None:
         wide.store(Store(buffer, step.index, step.expr), (text, wide.lanes > 1))
 
 
-def _look(
-    scope: Scope, step: Greatest, best: _List, lanes: int, place: str, mask: str | None
-) -> None:
+def _look(scope: Scope, step: TopK, best: _List, lanes: int, place: str, mask: str | None) -> None:
     """Put those of some neighbors that are greater than the last of the list into it."""
     f = scope.f
     wide = scope.inner(lanes=lanes, along=step.along, mask=mask)
@@ -85,8 +83,7 @@ def _look(
         found = f.intrinsic("ctpop", Vector("int64"), held)
         with f.loop("0", found, carried=[("i64", held)]) as loop:
             left = loop.values[0]
-            f.declarations.add("declare i64 @llvm.cttz.i64(i64, i1)")
-            lane = f.emit(f"call i64 @llvm.cttz.i64(i64 {left}, i1 true)")
+            lane = f.call("i64", "@llvm.cttz.i64", ("i64", left), ("i1", "true"))
             loop.next = [f.emit(f"and i64 {left}, {f.emit(f'add i64 {left}, -1')}")]
             address = f.offset(table, vector.element, lane)
             number = f.emit(f"load {vector.element}, ptr {address}")
