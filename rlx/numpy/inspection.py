@@ -43,7 +43,7 @@ class finfo:
     """
 
     def __init__(self, dtype: Any) -> None:
-        limits = ml_dtypes.finfo(_dtype_of("finfo", dtype, is_inexact))
+        limits = ml_dtypes.finfo(_limited("finfo", dtype, is_inexact))
         self.dtype = np.dtype(limits.dtype)
         self.bits: int = limits.bits
         self.min, self.max = float(limits.min), float(limits.max)
@@ -67,7 +67,7 @@ class iinfo:
     """
 
     def __init__(self, dtype: Any) -> None:
-        self.dtype = _dtype_of("iinfo", dtype, is_integer)
+        self.dtype = _limited("iinfo", dtype, is_integer)
         limits = np.iinfo(self.dtype)
         self.bits: int = limits.bits
         self.min: int = int(limits.min)
@@ -77,8 +77,13 @@ class iinfo:
         return f"iinfo(dtype={self.dtype.name}, min={self.min}, max={self.max})"
 
 
-def _dtype_of(name: str, x: Any, fits: Callable[[np.dtype], bool]) -> np.dtype:
-    dtype = x.dtype if isinstance(x, Operators | np.ndarray) else as_dtype(x)
+def _dtype_of(x: Any) -> np.dtype:
+    return x.dtype if isinstance(x, Operators | np.ndarray) else as_dtype(x)
+
+
+def _limited(name: str, x: Any, fits: Callable[[np.dtype], bool]) -> np.dtype:
+    """The dtype whose limits are asked for."""
+    dtype = _dtype_of(x)
     if fits(dtype):
         return dtype
     raise AttributeValueError(
