@@ -10,7 +10,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.ir.ops.fft.passes import factors
+from rlx.ir.ops.fft import factors
 from rlx.trace.apply import apply
 
 RANDOM = np.random.default_rng(3)

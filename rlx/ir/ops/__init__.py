@@ -29,7 +29,6 @@ from . import (
     index,
     linalg,
     loops,
-    loss,
     movement,
     named,
     normalize,

@@ -20,7 +20,7 @@ from .compare import bit_or, bit_xor, eq, select, shift_left, shift_right_logica
 from .constant import like
 from .exponential import exp
 from .families import check_kind, check_same
-from .special.incomplete_gamma import random_gamma_grad
+from .special.incomplete import random_gamma_grad
 
 # rotations of rounds 1-4 and 5-8, repeated, and the parity of the key schedule: Salmon et al.,
 # "Parallel random numbers: as easy as 1, 2, 3", SC 2011, https://doi.org/10.1145/2063384.2063405

@@ -19,9 +19,10 @@ from ..convert import in_one_dtype, narrowed, widened
 from ..families import NUMBERS, check_dtypes, check_kind, linear_in_each
 from ..movement import flip, reshape
 from ..pad_slice import pad_reference
-from .phases import MOST, convolved_by_phase
 from .products import (
+    MOST,
     by_group,
+    convolved_by_phase,
     last_axis_in_memory,
     merged,
     moved,

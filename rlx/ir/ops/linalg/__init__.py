@@ -4,6 +4,6 @@ Read `factor.py` first; `matrices.py` holds what the rooms share, `small.py` the
 matrices.
 """
 
-from . import determinant, factor, schur, solve, spectral, triangular
+from . import factor, schur, solve, spectral, triangular
 
-__all__ = ["determinant", "factor", "schur", "solve", "spectral", "triangular"]
+__all__ = ["factor", "schur", "solve", "spectral", "triangular"]

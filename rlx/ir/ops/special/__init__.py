@@ -3,15 +3,6 @@
 They are composites; read `family.py` first.
 """
 
-from . import bessel, entropy, gamma, incomplete_beta, incomplete_gamma, integrals, normal, waves
+from . import bessel, entropy, gamma, incomplete, integrals, normal
 
-__all__ = [
-    "bessel",
-    "entropy",
-    "gamma",
-    "incomplete_beta",
-    "incomplete_gamma",
-    "integrals",
-    "normal",
-    "waves",
-]
+__all__ = ["bessel", "entropy", "gamma", "incomplete", "integrals", "normal"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from ...graph import Value
-from ..arithmetic import abs, div, mul, neg, sign, sub
+from ..arithmetic import abs, div, mul, sign, sub
 from ..compare import lt, select
 from ..constant import like
 from ..exponential import sqrt
-from .family import chebyshev, composite, epsilon_of, is_double
+from .family import chebyshev, composite, epsilon_of, is_double, odd
 
 # Chebyshev series, of which float32 takes the first terms. NEAR, on [0, 8] in x / 4 - 1: of
 # exp(-x) I0(x) and exp(-x) I1(x) / x. FAR, on [8, inf] in 16 / x - 1: of these times sqrt(x),
@@ -74,7 +74,7 @@ def _bessel_i0e_expansion(x: Value) -> Value:
 
 def _bessel_i1e_expansion(x: Value) -> Value:
     low, high = _scaled(x, _I1_NEAR, _I1_FAR)
-    high = select(lt(x, like(x, 0)), neg(high), high)
+    high = odd(high, x)
     return select(lt(abs(x), like(x, 8)), mul(x, low), high)
 
 

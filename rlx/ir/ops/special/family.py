@@ -15,8 +15,8 @@ from ...graph import Graph, Value
 from ...interpret import interpret
 from ...op import ALIGNED, Op
 from ...types import Type, is_float, is_integer
-from ..arithmetic import add, mul, sub
-from ..compare import bit_and, lt
+from ..arithmetic import add, div, mul, neg, sub
+from ..compare import bit_and, lt, select
 from ..constant import full, like
 from ..convert import in_float32
 from ..families import check_kind, check_same
@@ -138,6 +138,17 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     for c in coefficients[-2::-1]:
         result = add(mul(result, x), c)
     return result
+
+
+def quotient(x: Value, tables: tuple[Sequence[float], Sequence[float]]) -> Value:
+    """A quotient of two polynomials."""
+    above, below = tables
+    return div(polynomial(x, above), polynomial(x, below))
+
+
+def odd(size: Value, x: Value) -> Value:
+    """What an odd function is at x, from its value at the size of x."""
+    return select(lt(x, like(x, 0)), neg(size), size)
 
 
 def chebyshev(x: Value, coefficients: Sequence[float]) -> Value:

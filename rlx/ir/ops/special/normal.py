@@ -12,7 +12,7 @@ from ..compare import bit_and, eq, gt, le, lt, max, min, select
 from ..constant import like
 from ..error_function import NORMAL_MIDDLE, NORMAL_OUTER, NORMAL_TAIL, erf, erfc
 from ..exponential import exp, log, log1p, sqrt
-from .family import chebyshev, composite, is_double, polynomial
+from .family import chebyshev, composite, is_double, odd, quotient
 
 # Chebyshev series of (1 + 2 * x) * erfcx(x) in (x - 3.75) / (x + 3.75) for x >= 0, of which
 # float32 takes the first terms. The variable is from Schonfelder, Math. Comp. 32 (1978)
@@ -82,22 +82,17 @@ def _ndtri_expansion(p: Value) -> Value:
     inside = bit_and(gt(p, like(p, 0)), lt(p, like(p, 1)))
     tail = select(inside, min(p, 1 - p), like(p, 0.5))
     depth = sqrt(neg(log(tail)))
-    near = mul(middle, _quotient(0.180625 - square(middle), NORMAL_MIDDLE))
+    near = mul(middle, quotient(0.180625 - square(middle), NORMAL_MIDDLE))
     far = select(
         le(depth, like(p, 5)),
-        _quotient(depth - 1.6, NORMAL_OUTER),
-        _quotient(depth - 5, NORMAL_TAIL),
+        quotient(depth - 1.6, NORMAL_OUTER),
+        quotient(depth - 5, NORMAL_TAIL),
     )
-    far = select(lt(middle, like(p, 0)), neg(far), far)
+    far = odd(far, middle)
     result = select(le(abs(middle), like(p, 0.425)), near, far)
     edge = select(eq(p, like(p, 0)), like(p, -math.inf), like(p, math.nan))
     edge = select(eq(p, like(p, 1)), like(p, math.inf), edge)
     return select(inside, result, edge)
-
-
-def _quotient(x: Value, tables: tuple[tuple[float, ...], tuple[float, ...]]) -> Value:
-    above, below = tables
-    return div(polynomial(x, above), polynomial(x, below))
 
 
 ndtri = composite(
@@ -150,15 +145,15 @@ _DAWSON_FAR = (
 def _dawsn_expansion(x: Value) -> Value:
     size = abs(x)
     low, far = min(size, like(x, 3.25)), max(size, like(x, 3.25))
-    near = mul(low, _quotient(square(low), _DAWSON_NEAR))
+    near = mul(low, quotient(square(low), _DAWSON_NEAR))
     inverse = 1 / square(far)
     is_middle = lt(far, like(x, 6.25))
     middle, beyond = (
-        mul(inverse, _quotient(inverse, tables)) for tables in (_DAWSON_MIDDLE, _DAWSON_FAR)
+        mul(inverse, quotient(inverse, tables)) for tables in (_DAWSON_MIDDLE, _DAWSON_FAR)
     )
     outside = div(select(is_middle, middle, beyond) + 1, mul(far, 2))
     result = select(lt(size, like(x, 3.25)), near, outside)
-    return select(lt(x, like(x, 0)), neg(result), result)
+    return odd(result, x)
 
 
 dawsn = composite(
@@ -210,7 +205,7 @@ def _owens_t_expansion(h: Value, a: Value) -> Value:
     far = mul(first + second - mul(first, second), 0.25) - inner
     outer = select(le(reach, like(h, 0.67)), near, far)
     result = select(is_steep, outer, inner)
-    return select(lt(a, like(a, 0)), neg(result), result)
+    return odd(result, a)
 
 
 def _owens_t_by_height(t: Value, out: Value, h: Value, a: Value) -> Value:
