@@ -10,7 +10,7 @@ import numpy as np
 
 from .record import field, record
 from .source import Source
-from .types import Size, Type
+from .types import Type, Typed
 
 if TYPE_CHECKING:
     from .op import Op
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 OPS: dict[str, Op] = {}  # every op by its name; `op.py` fills it
 
 
-class Value:
+class Value(Typed):
     """One typed value of a graph: a parameter (no node) or a result of a node.
 
     `origin` tells what a parameter stands for, as `argument 0 of loss, params["w"]`. The
@@ -39,16 +39,6 @@ class Value:
         origin: str = "",
     ) -> None:
         self.type, self.graph, self.node, self.index, self.origin = type, graph, node, index, origin
-
-    @property
-    def shape(self) -> tuple[Size, ...]:
-        """The size of each axis."""
-        return self.type.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the elements."""
-        return self.type.dtype
 
     @property
     def rank(self) -> int:

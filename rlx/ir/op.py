@@ -15,24 +15,14 @@ from .graph import OPS, Constant, Graph, Node, Source, Value
 from .record import record
 from .rules import Rules, aligned
 from .source import user_source
-from .types import Type, as_dtype, check_size
+from .types import Type, Typed, as_dtype, check_size
 
 
 @record
-class Linear:
+class Linear(Typed):
     """The place of a linear argument in a transpose rule: it has a type but no value."""
 
     type: Type
-
-    @property
-    def shape(self) -> tuple:
-        """The size of each axis."""
-        return self.type.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the elements."""
-        return self.type.dtype
 
 
 EXPANSION = "expansion"  # for `Op.jvp`

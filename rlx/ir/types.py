@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -285,6 +285,22 @@ class Type:
 
     def __str__(self) -> str:
         return f"{SHORT[self.dtype.name]}[{', '.join(map(str, self.shape))}]"
+
+
+class Typed:
+    """What has a `type`, and so its shape and dtype."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self: Any) -> tuple[Size, ...]:
+        """The size of each axis."""
+        return self.type.shape
+
+    @property
+    def dtype(self: Any) -> np.dtype:
+        """The NumPy dtype of the elements."""
+        return self.type.dtype
 
 
 def type_of(array: object) -> Type:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..ir.dims import Dim
 from ..ir.errors import ImmutableError, ShapeError
-from ..ir.types import Size, Type
+from ..ir.types import Size, Type, Typed
 
 if TYPE_CHECKING:
     from .index.update import At
@@ -80,7 +80,7 @@ class Absent:
         raise AttributeError(f"{kind!r} object has no attribute {self.name!r}: {self.advice}")
 
 
-class Operators:
+class Operators(Typed):
     """Python's operators and NumPy's methods, elementwise.
 
     A subclass has `type`, the dtype and shape. The slots are those of all subclasses, so that an
@@ -107,16 +107,6 @@ class Operators:
     backward = Absent("backward", "rlx.grad(loss)(params) gives gradients of functions")
 
     # -- what it is ------------------------------------------------------------------------------
-
-    @property
-    def shape(self) -> Shape:
-        """The size of each axis."""
-        return self.type.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The NumPy dtype of the elements."""
-        return self.type.dtype
 
     @property
     def ndim(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir.errors import GradientError
 from ..ir.record import record
-from ..ir.types import Type, is_inexact
+from ..ir.types import Type, Typed, is_inexact
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.array import Array
@@ -17,20 +17,10 @@ from ..trace.host import is_python_scalar
 
 
 @record
-class SymbolicZero:
+class SymbolicZero(Typed):
     """A symbolic zero tangent or cotangent, for a rule with `symbolic_zeros`."""
 
     type: Type
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """The size of each axis."""
-        return self.type.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the elements."""
-        return self.type.dtype
 
 
 @record

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...ir.ops.conv.windows import spread_size, window_count
+from ...ir.ops.conv.windows import window_count
 from ...ir.ops.index import fill_number
 from ...ir.types import Type, is_bool, is_complex, is_float
 from ..graph_table import Row
@@ -35,8 +35,7 @@ def _pad(
 
 
 def _windows(x: jax.Array, *, axis: int, size: int, stride: int, dilation: int) -> jax.Array:
-    reach: Any = spread_size(size, dilation)
-    count: Any = window_count(x.shape[axis], reach, stride)
+    count = window_count(x.shape[axis], size, stride, dilation)
     if 0 in (count, size):
         return jnp.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], size), x.dtype)
     places = np.arange(count)[:, None] * stride + np.arange(size) * dilation

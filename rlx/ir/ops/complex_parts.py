@@ -16,7 +16,7 @@ from .constant import constant, undone
 from .convert import COMPLEX_OF, REAL_PART, complex, conj
 from .families import check_kind
 from .movement import reshape
-from .pad_slice import concat, slice
+from .pad_slice import concat, part_along
 
 
 @define
@@ -79,9 +79,7 @@ def parts_of(x: Value) -> Parts:
 
 
 def _part(pairs: Value, number: int) -> Value:
-    start = (*[0] * (pairs.rank - 1), number)
-    stop = (*pairs.shape[:-1], number + 1)
-    cut = slice(pairs, start=start, stop=stop, step=(1,) * pairs.rank)
+    cut = part_along(pairs, pairs.rank - 1, number, number + 1)
     return reshape(cut, shape=pairs.shape[:-1])
 
 

@@ -281,6 +281,13 @@ def slice_fold(x: Value, *, start: tuple, stop: tuple, step: tuple) -> Value | N
     return slice(before.args[0], start=begin, stop=_ordered(begin, end), step=steps)
 
 
+def part_along(x: Value, axis: int, start: Any, stop: Any) -> Value:
+    """The elements from `start` on, before `stop`, along one axis."""
+    low = tuple(start if i == axis else 0 for i in range(x.rank))
+    high = tuple(stop if i == axis else n for i, n in enumerate(x.shape))
+    return slice(x, start=low, stop=high, step=(1,) * x.rank)
+
+
 def _ordered(begin: Sequence[int], end: Sequence[Size]) -> list[Size]:
     """An empty range stays empty."""
     return [a if isinstance(b, int) and b < a else b for a, b in zip(begin, end, strict=True)]
@@ -322,13 +329,10 @@ concat.body(Concat())
 @concat.transpose
 def concat_transpose(ct: Value, *xs: Any, axis: int) -> list[Value | None]:
     ends = list(accumulate(x.shape[axis] for x in xs))
-    parts = []
-    for x, end in zip(xs, ends, strict=True):
-        start, stop = [0] * ct.rank, list(ct.shape)
-        start[axis], stop[axis] = end - x.shape[axis], end
-        one = (1,) * ct.rank
-        parts.append(slice(ct, start=start, stop=stop, step=one) if is_linear(x) else None)
-    return parts
+    return [
+        part_along(ct, axis, end - x.shape[axis], end) if is_linear(x) else None
+        for x, end in zip(xs, ends, strict=True)
+    ]
 
 
 concat.batch(ALIGNED, "axis")

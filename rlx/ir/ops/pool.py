@@ -22,15 +22,13 @@ from .conv.windows import (
     padded,
     padded_size,
     pads_of_transpose,
-    spread_size,
     window_count,
-    windows_reference,
+    windows_of_padded,
 )
 from .convert import widened
 from .families import NUMBERS, ORDERED, check_kind
 from .index import take_along
 from .movement import reshape
-from .pad_slice import pad_reference
 from .reduce import (
     argmax,
     argmin,
@@ -66,12 +64,8 @@ def _type_rule(
     )
     check_pads(x.rank, padding)
     check_size(tuple(window))
-    shape = []
-    for i, n in enumerate(x.shape):
-        length = padded_size(n, base_dilation[i], padding[i])
-        reach: Any = spread_size(window[i], window_dilation[i])
-        shape.append(window_count(length, reach, strides[i]))
-    return x.with_shape(tuple(shape))
+    lines = zip(x.shape, window, strides, window_dilation, base_dilation, padding, strict=True)
+    return x.with_shape(tuple(window_count(*line) for line in lines))
 
 
 def _reduction(
@@ -91,15 +85,9 @@ def _reduction(
         window_dilation: Sequence[int],
     ) -> np.ndarray:
         x = widened(x)
-        low, high = ([p[side] for p in padding] for side in (0, 1))
-        between = tuple(n - 1 for n in base_dilation)
-        number = np.asarray(empty_result(how, x.dtype)).astype(x.dtype)
-        x = pad_reference(x, number, low=tuple(low), high=tuple(high), interior=between)
-        rank = x.ndim
-        for i, steps in enumerate(zip(window, strides, window_dilation, strict=True)):
-            size, stride, dilation = steps
-            x = windows_reference(x, axis=i, size=size, stride=stride, dilation=dilation)
-        return ufunc.reduce(x, axis=tuple(range(rank, 2 * rank)), dtype=x.dtype)
+        steps = (window, strides, base_dilation, window_dilation)
+        many = windows_of_padded(x, empty_result(how, x.dtype), padding, *steps)
+        return ufunc.reduce(many, axis=tuple(range(x.ndim, many.ndim)), dtype=x.dtype)
 
     def reduce_window_expand(x: Value, **attrs: Any) -> Value:
         many, _ = _seen(x, empty_result(how, x.dtype), **attrs)

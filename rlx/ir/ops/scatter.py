@@ -5,6 +5,7 @@ They are scatter, scatter_add, scatter_mul, scatter_min, scatter_max.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -248,13 +249,16 @@ scatter = _scatter(
 )
 
 
-@scatter.jvp
-def scatter_jvp(primals: Sequence[Value], tangents: Sequence[Any], **attrs: Any) -> tuple:
-    x, indices, updates = primals
-    t, _, tu = tangents
-    # the same updates win again, as they apply in the same order
-    t, tu = filled([t, tu], [x, updates])
-    return scatter(*primals, **attrs), scatter(t, indices, tu, **attrs)
+def _linear_jvp(made: Op) -> None:
+    @made.jvp
+    def linear_jvp(primals: Sequence[Value], tangents: Sequence[Any], **attrs: Any) -> tuple:
+        """The same updates win again, as they apply in the same order."""
+        x, indices, updates = primals
+        t, tu = filled(tangents[::2], [x, updates])
+        return made(*primals, **attrs), made(t, indices, tu, **attrs)
+
+
+_linear_jvp(scatter)
 
 
 @scatter.transpose
@@ -276,10 +280,7 @@ def _winners(x: Any, indices: Value, updates: Any, attrs: dict[str, Any]) -> Val
 
     Number them from 1, write the numbers, read them back.
     """
-    count = 1
-    for n in updates.shape:
-        count = count * n
-    line = add(iota(shape=(count,), axis=0, dtype="int32"), 1)
+    line = add(iota(shape=(math.prod(updates.shape),), axis=0, dtype="int32"), 1)
     numbers = reshape(line, shape=updates.shape)
     written = scatter(full(shape=x.shape, value=0, dtype="int32"), indices, numbers, **attrs)
     return eq(_read_back(written, indices, numbers, attrs), numbers)
@@ -293,12 +294,7 @@ scatter.samples(
 scatter_add = _scatter("scatter_add", "Add updates to windows of x.", NUMBERS, np.add.at, "add")
 
 
-@scatter_add.jvp
-def scatter_add_jvp(primals: Sequence[Value], tangents: Sequence[Any], **attrs: Any) -> tuple:
-    x, indices, updates = primals
-    t, _, tu = tangents
-    t, tu = filled([t, tu], [x, updates])
-    return scatter_add(*primals, **attrs), scatter_add(t, indices, tu, **attrs)
+_linear_jvp(scatter_add)
 
 
 @scatter_add.transpose

@@ -1,4 +1,4 @@
-"""Exponentials that sum to one: softmax, log_softmax, logsumexp; and the loss they make.
+"""Exponentials that sum to one: softmax, log_softmax, logsumexp; and losses.
 
 The loss by class labels is cross_entropy; one_hot is of labels, too.
 """

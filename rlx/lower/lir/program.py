@@ -16,7 +16,7 @@ import numpy as np
 from ...ir.lazy import lazy
 from ...ir.op import Op
 from ...ir.record import field, record
-from ...ir.types import Size, Type
+from ...ir.types import Size, Type, Typed
 from .expr import Expr, Load, walk
 from .index import Index, Variable
 
@@ -29,7 +29,7 @@ Kind: TypeAlias = Literal["input", "output", "temporary", "constant", "local"]
 
 
 @record(frozen=False, eq=False)
-class Buffer:
+class Buffer(Typed):
     """Memory for one array, compared by identity.
 
     `input` and `output` are bound by the caller, 64-byte aligned unless they are a slice of a
@@ -49,11 +49,6 @@ class Buffer:
     array: np.ndarray | None = None
     continues: Buffer | None = None
     serial: int = field(default_factory=itertools.count().__next__)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the elements."""
-        return self.type.dtype
 
     @property
     def size(self) -> int:

@@ -18,7 +18,6 @@ from ..contract import check_sum_dtype
 from ..convert import in_one_dtype, narrowed, widened
 from ..families import NUMBERS, check_dtypes, check_kind, linear_in_each
 from ..movement import flip, reshape
-from ..pad_slice import pad_reference
 from .products import (
     MOST,
     by_group,
@@ -36,11 +35,10 @@ from .windows import (
     check_pads,
     check_steps,
     padded,
-    padded_size,
     pads_of_transpose,
     spread_size,
     window_count,
-    windows_reference,
+    windows_of_padded,
 )
 
 
@@ -80,9 +78,8 @@ def conv_general_dilated(
         size = kernel.shape[i + 2]
         if not isinstance(size, int):
             raise ShapeError(f"the kernel is {kernel}", fix="use a kernel of static sizes")
-        length = padded_size(n, lhs_dilation[i], padding[i])
-        reach: Any = spread_size(size, rhs_dilation[i])
-        shape.append(window_count(length, reach, window_strides[i]))
+        steps = window_strides[i], rhs_dilation[i], lhs_dilation[i]
+        shape.append(window_count(n, size, *steps, padding[i]))
     batch: Any = x.shape[0]
     batch = batch if batch_group_count == 1 else batch // batch_group_count
     return Type(dtype or x.dtype, (batch, kernel.shape[0], *shape))
@@ -144,12 +141,8 @@ def conv_general_dilated_reference(
 ) -> np.ndarray:
     wide = promote(x.dtype, x.dtype if dtype is None else dtype)
     x, kernel = widened(x.astype(wide)), widened(kernel.astype(wide))
-    low, high = ((0, 0, *(p[side] for p in padding)) for side in (0, 1))
-    between = (0, 0, *(n - 1 for n in lhs_dilation))
-    x = pad_reference(x, np.zeros((), x.dtype), low=low, high=high, interior=between)
-    steps = zip(kernel.shape[2:], window_strides, rhs_dilation, strict=True)
-    for i, (size, stride, dilation) in enumerate(steps):
-        x = windows_reference(x, axis=i + 2, size=size, stride=stride, dilation=dilation)
+    steps = (kernel.shape[2:], window_strides, lhs_dilation, rhs_dilation)
+    x = windows_of_padded(x, 0, padding, *steps)
     (n, _, *rest), (o, inputs, *sizes) = x.shape, kernel.shape
     f, b = feature_group_count, batch_group_count
     places, depth = rest[: len(sizes)], inputs * math.prod(sizes)

@@ -24,7 +24,7 @@ from ..convert import narrowed, widened
 from ..movement import broadcast, reshape, transpose
 from ..pad_slice import concat, slice
 from ..reduce import reduce_sum
-from .windows import Pads, padded, padded_size, spread_size, window_count
+from .windows import Pads, padded, window_count
 
 Names = list[str]
 
@@ -159,13 +159,6 @@ class Phase:
         return self.kernel[0] >= self.kernel[1]
 
 
-def places_of(length: int, size: int, base: int, pads: tuple[int, int], dilation: int) -> int:
-    """How many results there are along an axis."""
-    reach: Any = spread_size(size, dilation)
-    count: Any = window_count(padded_size(length, base, pads), reach, 1)
-    return count
-
-
 def phases_of(
     length: int, size: int, base: int, pads: tuple[int, int], dilation: int
 ) -> list[Phase]:
@@ -174,7 +167,7 @@ def phases_of(
     Result o of phase p stands at place `o * base + p`, its window's place k at `o * base + p + k *
     dilation - pads[0]` of the elements spread out: at an element where that is a multiple of base.
     """
-    count = -(-places_of(length, size, base, pads, dilation) // base)
+    count = -(-window_count(length, size, 1, dilation, base, pads) // base)
     step = base // math.gcd(base, dilation)
     phases = []
     for p in range(base):
@@ -230,7 +223,7 @@ def convolved_by_phase(
     one = next(iter(made.values()))  # each place of the kernel is in some phase
     zeros = like(one, 0)
     whole = _interleaved(made, zeros, (), lhs_dilation, first)
-    places = [places_of(*line) for line in lines]
+    places = [window_count(n, size, 1, step, base, pads) for n, size, base, pads, step in lines]
     stop = (*whole.shape[:first], *places, *whole.shape[first + len(places) :])
     whole = slice(whole, start=(0,) * rank, stop=stop, step=(1,) * rank)
     return moved(whole, rank - 1, 1) if first == 1 else whole

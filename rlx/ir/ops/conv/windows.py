@@ -17,7 +17,7 @@ from ..arithmetic import add, mul
 from ..constant import iota, like, maker, scalar_like
 from ..families import check_axis
 from ..movement import reshape, transpose
-from ..pad_slice import pad, slice
+from ..pad_slice import pad, pad_reference, part_along
 from ..scatter import scatter_add
 
 Pads = tuple[tuple[int, int], ...]
@@ -31,8 +31,20 @@ def spread_size(size: Size, step: int) -> Size:
     return (size - 1) * step + 1
 
 
-def window_count(length: Size, window: int, stride: int) -> Size:
-    """How many windows of so many places fit, `stride` places apart."""
+def window_count(
+    length: Size,
+    size: Size,
+    stride: int = 1,
+    dilation: int = 1,
+    base: int = 1,
+    pads: tuple[int, int] = (0, 0),
+) -> Any:
+    """How many windows of elements `dilation` apart fit, `stride` places apart.
+
+    The axis is spread out by `base` before, with pads.
+    """
+    length, window = padded_size(length, base, pads), spread_size(size, dilation)
+    assert isinstance(window, int), "windows have a static size"
     if isinstance(length, int):
         return (length - window) // stride + 1 if length >= window else 0
     if not is_at_least(length, window - 1):
@@ -115,8 +127,7 @@ def windows(x: Type, *, axis: int, size: int, stride: int = 1, dilation: int = 1
     if size < 0:
         raise AttributeValueError(f"the size {size} is negative", fix="use 0 or more")
     check_steps(1, stride=(stride,), dilation=(dilation,))
-    window: Any = spread_size(size, dilation)
-    count = window_count(x.shape[axis], window, stride)
+    count = window_count(x.shape[axis], size, stride, dilation)
     return x.with_shape((*x.shape[:axis], count, *x.shape[axis + 1 :], size))
 
 
@@ -126,7 +137,7 @@ def windows_reference(
 ) -> np.ndarray:
     window: Any = spread_size(size, dilation)
     if not 0 < window <= x.shape[axis]:
-        count: Any = window_count(x.shape[axis], window, stride)
+        count = window_count(x.shape[axis], size, stride, dilation)
         return np.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], size), x.dtype)
     bits = x.view(f"V{x.dtype.itemsize}")  # NumPy's view of windows does not know every dtype
     every = np.lib.stride_tricks.sliding_window_view(bits, window, axis)
@@ -185,9 +196,7 @@ def laid_over(parts: Value, axis: int, *, length: Size, step: int, base: int) ->
     total: Value | None = None
     count: Any = parts.shape[0]
     for k in range(count):
-        ends, ones = (k + 1, *parts.shape[1:]), (1,) * parts.rank
-        part = slice(parts, start=(k, *(0,) * (parts.rank - 1)), stop=ends, step=ones)
-        part = reshape(part, shape=parts.shape[1:])
+        part = reshape(part_along(parts, 0, k, k + 1), shape=parts.shape[1:])
         low, high, between = [0] * part.rank, [0] * part.rank, [0] * part.rank
         low[axis], between[axis] = k * step, base - 1
         rest: Any = length - low[axis] - spread_size(part.shape[axis], base)
@@ -226,6 +235,26 @@ def all_windows(
     """Windows along several axes; their elements come last, an axis for each."""
     for axis, size, stride, dilation in zip(axes, sizes, strides, dilations, strict=True):
         x = windows(x, axis=axis, size=size, stride=stride, dilation=dilation)
+    return x
+
+
+def windows_of_padded(
+    x: np.ndarray,
+    number: Any,
+    padding: Pads,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    base: Sequence[int],
+    dilations: Sequence[int],
+) -> np.ndarray:
+    """The reference of `all_windows` of what is `padded`, along the last axes."""
+    none = (0,) * (x.ndim - len(sizes))
+    low, high = ((*none, *(p[side] for p in padding)) for side in (0, 1))
+    interior = (*none, *(n - 1 for n in base))
+    x = pad_reference(x, np.asarray(number).astype(x.dtype), low=low, high=high, interior=interior)
+    for axis, steps in enumerate(zip(sizes, strides, dilations, strict=True), len(none)):
+        size, stride, dilation = steps
+        x = windows_reference(x, axis=axis, size=size, stride=stride, dilation=dilation)
     return x
 
 

@@ -22,6 +22,7 @@ from ..contract import dot_general
 from ..convert import REAL_PART, conj, narrowed, real
 from ..index import gather
 from ..movement import broadcast, transpose
+from ..pad_slice import pad, part_along
 from ..reduce import reduce_sum
 
 ITERATED = 15e4  # operations in the time that an iteration takes for the smallest matrix
@@ -194,18 +195,12 @@ def taken_rows(x: Value, rows: Value) -> Value:
 
 def columns(x: Value, start: int, stop: Any) -> Value:
     """The columns from `start` on, before `stop`."""
-    return _cut(x, x.rank - 1, start, stop)
+    return part_along(x, x.rank - 1, start, stop)
 
 
 def rows(x: Value, start: int, stop: Any) -> Value:
     """The rows from `start` on, before `stop`."""
-    return _cut(x, x.rank - 2, start, stop)
-
-
-def _cut(x: Value, axis: int, start: int, stop: Any) -> Value:
-    low = tuple(start if i == axis else 0 for i in range(x.rank))
-    high = tuple(stop if i == axis else n for i, n in enumerate(x.shape))
-    return OPS["slice"](x, start=low, stop=high, step=(1,) * x.rank)
+    return part_along(x, x.rank - 2, start, stop)
 
 
 def resized(x: Value, m: Any, n: Any) -> Value:
@@ -215,7 +210,7 @@ def resized(x: Value, m: Any, n: Any) -> Value:
     none = (0,) * (x.rank - 2)
     high = (*none, m - x.shape[-2], n - x.shape[-1])
     low = interior = (*none, 0, 0)
-    return OPS["pad"](x, scalar_like(x, 0), low=low, high=high, interior=interior)
+    return pad(x, scalar_like(x, 0), low=low, high=high, interior=interior)
 
 
 def solve_with_shared(solve: Callable[[Value, Value], Value], a: Value, b: Value) -> Value:
