@@ -1,4 +1,4 @@
-"""What a device must offer: a target to lower for, and a way to compile a graph."""
+"""The interface of backends: a target to lower for, and a way to compile."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Availability:
 
 @record
 class Lasting:
-    """Where the code of a graph lies for later processes.
+    """The entry of a graph's code in the disk cache.
 
     `arrays` gives the graph's constant arrays by their content.
     """
@@ -110,14 +110,14 @@ class Executable:
 
     @cached_property
     def held_bytes(self) -> int:
-        """What it takes up in memory, roughly: code, text, loops, constants.
+        """Bytes in memory, roughly: code, text, loops, constants.
 
         The text of a program and what stands for it in Python grow with the machine code.
         """
         return FIXED_BYTES + BYTES_PER_CODE * self.code_bytes + self.constant_bytes
 
     def improved(self, better: Executable) -> Executable:
-        """The same with the code of a better one; all else it tells and holds stays."""
+        """A copy with the code of a better executable."""
         return replace(
             self,
             entry=better.entry,

@@ -1,4 +1,4 @@
-"""A cache on disk: bytes by key, for all processes of a user.
+"""The disk cache: bytes by key, for all processes of a user.
 
 An entry is a file of its own, written aside and renamed: readers see all of it or nothing, and
 nobody waits for anybody. Its checksum covers the key, too; what is damaged is removed and made
@@ -131,7 +131,7 @@ def disk_cache() -> DiskCache | None:
 def strangers(status: os.stat_result) -> str:
     """Why a file or a directory is not to be trusted; empty if it is.
 
-    It is if it belongs to this user (or to the system's) and nobody else may write to it.
+    Trusted is what belongs to this user (or to the system's) and nobody else may write to.
     """
     if not hasattr(os, "geteuid"):
         return ""

@@ -1,4 +1,4 @@
-"""The way into compiled code of a device that has memory of its own."""
+"""Entries into compiled code of devices that have memory of their own."""
 
 from __future__ import annotations
 

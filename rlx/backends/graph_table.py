@@ -1,4 +1,4 @@
-"""What backends share that compute a graph by a library of array functions.
+"""Graph backends: graphs computed by a library of array functions, by a table.
 
 A table has a row for each op that the library computes. `prepare` lowers a traced graph to ops that
 have a row, `walk` calls the rows, `report` tells what became of each op.
@@ -111,20 +111,14 @@ def prepare(
 
 
 def walk(nodes: Iterable[Node], table: Table, known: MutableMapping[Value, Any]) -> None:
-    """Compute nodes in order, of the library's arrays of `known` values.
-
-    Those of their results join these.
-    """
+    """Compute nodes in order on the library's arrays, and add results to `known`."""
     for node in nodes:
         results = computed(node, table, [known[a] for a in node.args])
         known.update(zip(node.results, results, strict=True))
 
 
 def computed(node: Node, table: Table, arrays: Sequence[Any]) -> Sequence[Any]:
-    """The library's arrays of a node.
-
-    What the library refuses is an error that names op and line.
-    """
+    """Compute a node by the library, with errors that name the op and the user's line."""
     if node.op.is_constant:
         return [table.lift(node.attrs["value"].array)]
     try:

@@ -1,4 +1,4 @@
-"""Locks that are held while the process forks, and those of devices.
+"""Locks across forks, and locks of devices.
 
 Otherwise a child would never see the end of what another thread was at. They are taken in the order
 of their ranks, as threads that need several of them do.
@@ -55,9 +55,9 @@ if hasattr(os, "register_at_fork"):
 
 @final
 class Turns:
-    """A lock that a thread may take several times, and that goes to who waits for it.
+    """A fair, reentrant lock: it goes to the thread that waits.
 
-    A plain one may go to the thread that just gave it back, again and again.
+    A plain one may go to the thread that just released it, again and again.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The devices rlx knows, by name.
+"""The registry of backends, by device name.
 
 A name is that of a device, or one with a part of it behind a colon: `cuda:1`, `opencl:intel`.
 Other packages bring devices of their own with an entry point of the group `rlx.backends`, whose

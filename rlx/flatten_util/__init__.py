@@ -1,7 +1,4 @@
-"""Pytrees of arrays as one vector, and back.
-
-Enters: a pytree. Leaves: a vector and a function. Uses `trace`, `numpy`.
-"""
+"""Raveling of pytrees: all arrays as one vector, and the function back."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Images, or arrays of any rank, in other sizes.
+"""Image resizing, for arrays of any rank.
 
-Enters and leaves: arrays. They are resampled by a kernel along each axis: one matrix of weights an
-axis. Uses `trace`, `numpy`.
+Arrays are resampled by a kernel along each axis: one matrix of weights an axis.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""rlx and other libraries: functions from and to JAX, and files that need neither.
+"""Interoperation: functions from and to JAX, StableHLO, exported files.
 
-Enters: a function of JAX or rlx. Leaves: one of the other, StableHLO text, or a file. May use
-everything below. JAX is imported when a function is converted. Read `from_jax.py`, then
+JAX is imported when a function is converted. May use everything below. Read `from_jax.py`, then
 `replay.py`.
 """
 

@@ -1,7 +1,7 @@
 """Checks of results for NaN and infinities, for `debug_nans` and `debug_infs`.
 
-Enters: one operation with its operands and results as arrays. An operation is wrong if a result
-holds a bad number though no operand does; numbers written by the user are as meant.
+An operation, checked with its operands and results as arrays, is wrong if a result holds a bad
+number though no operand does; numbers written by the user are as meant.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Activations and other functions without parameters, under `jax.nn`'s names.
 
-Enters and leaves: arrays. Integers become float32.
+They take and give arrays; integers become float32.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Initializers of parameters: functions of a key, a shape and a dtype.
 
-Enters: `initializer(key, shape, dtype)`. Leaves: an array. The names and numbers are those of
+`initializer(key, shape, dtype)` gives an array. The names and numbers are those of
 `jax.nn.initializers`.
 """
 

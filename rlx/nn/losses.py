@@ -1,7 +1,7 @@
 """Loss functions.
 
-Enters: predictions and targets. Leaves: their mean; the sum with `reduction="sum"`, one loss
-for each example with `reduction="none"`.
+They take predictions and targets, and give the mean loss; the sum with `reduction="sum"`, one
+loss for each example with `reduction="none"`.
 """
 
 from __future__ import annotations

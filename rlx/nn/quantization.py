@@ -1,8 +1,8 @@
 """Quantization to few bits, and products with block scales.
 
-A number q of few bits stands for (q - zero_point) * scale. Enters: arrays of floats, a scale and a
-zero point, single ones or one for each place along an axis. Leaves: arrays. `fake_quantize` keeps
-floats and has a derivative; see its op.
+A number q of few bits stands for (q - zero_point) * scale. Scales and zero points are single
+numbers, or one for each place along an axis. `fake_quantize` keeps floats and has a derivative; see
+its op.
 """
 
 from __future__ import annotations

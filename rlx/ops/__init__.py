@@ -1,7 +1,4 @@
-"""Reductions over segments: the rows of an array that have the same number.
-
-Enters and leaves: arrays. Uses `trace`, `numpy`.
-"""
+"""Segment reductions: over rows of an array that have the same segment id."""
 
 from __future__ import annotations
 

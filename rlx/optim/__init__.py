@@ -1,7 +1,7 @@
 """Optimizers and learning-rate schedules on pytrees: `rlx.optim.adam(1e-3)`.
 
-Enters: parameters and their gradients. Leaves: updates, and the optimizer's state. Knows no
-device. Read `optimizer.py`.
+An optimizer maps gradients, its state and the parameters to updates and a new state. Read
+`optimizer.py` first.
 """
 
 from . import schedules

@@ -1,6 +1,6 @@
 """Learning-rate schedules: functions of the number of the step, from 0.
 
-Enters: an int32 array. Leaves: a float array.
+They take the step as an int32 array and give the rate as a float array.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Sessions, compiled graphs, the compile cache, measuring.
+"""The run time: sessions, compiled graphs, the compile cache, devices.
 
-Enters: a graph (or a function and examples) and a device. Leaves: a `CompiledGraph`. Uses ir,
-trace, lower and backends. Read `session.py` first. Lowering, and what looks at programs, is loaded
-when it is first needed.
+Takes a graph (or a function and examples) and a device; gives a `CompiledGraph`. May use ir,
+trace, lower and backends. Lowering is loaded when it is first needed. Read `session.py` first.
 """
 
 from ..backends.backend import MISS

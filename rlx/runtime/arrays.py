@@ -1,4 +1,4 @@
-"""The arrays of a call, checked against what a graph takes and gives."""
+"""Checks of a call's arrays against the parameters and results of a graph."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..trace.host import PYTHON_SCALARS, is_python_scalar, scalar_to_numpy, to_n
 def prepare(
     params: Sequence[Value], arrays: Sequence[Any], name: str, memory: Memory | None = None
 ) -> list[Any]:
-    """Check arguments against parameters; gives dense host arrays.
+    """Check arguments against parameters, and give dense host arrays.
 
     Arrays that lie in a device's `memory` stay as they are.
     """
@@ -72,7 +72,7 @@ def _prepared(wanted: Type, given: Any, place: str, name: str, memory: Memory | 
 
 
 def is_dense(array: np.ndarray, wanted: Type) -> bool:
-    """Whether compiled code takes the array as it is."""
+    """Whether the array is dense and aligned, as compiled code takes it."""
     if type(array) is not np.ndarray or array.dtype is not wanted.dtype:
         return False
     return array.shape == wanted.shape and array.flags.c_contiguous and array.flags.aligned
@@ -127,7 +127,7 @@ _NUMBERS = (*PYTHON_SCALARS, np.generic)
 
 
 class Donated:
-    """Stands for the data of an array that was given away; every use raises."""
+    """A stand-in for the data of a donated array; every use raises."""
 
     __slots__ = ("_param", "_place", "_source")
 

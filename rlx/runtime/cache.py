@@ -1,6 +1,6 @@
-"""The compile cache: content hash to executable, in memory.
+"""The compile cache: a bounded, thread-safe map from content hash to executable.
 
-It is bounded, and safe for threads. `SingleFlight` lets one of them make what several need.
+`SingleFlight` lets one thread make an entry that several need.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ compiling = hold_in_forks(1, Turns())
 
 @record
 class CacheStats:
-    """How often the cache was asked, and what it holds."""
+    """Statistics of the cache: hits, misses, size."""
 
     hits: int
     misses: int
@@ -33,7 +33,7 @@ class CacheStats:
 
 
 class CompileCache:
-    """Keeps the most recently used executables, limited by count and bytes.
+    """A cache of the most recently used executables, limited by count and bytes.
 
     Each key is compiled by one thread only.
     """
@@ -88,7 +88,7 @@ class CompileCache:
             return found
 
     def clear(self) -> None:
-        """Forget all entries."""
+        """Remove all entries."""
         with self._lock:
             self._entries.clear()
             self._bytes = 0
@@ -145,7 +145,7 @@ class _Flight:
 
 
 class SingleFlight:
-    """Lets one thread after the other make what a key stands for.
+    """Lets one thread at a time make the entry of a key.
 
     There is no lock that a forked child could find taken.
     """

@@ -1,4 +1,4 @@
-"""A compiled graph: calls, named and bound parameters, futures, and what it costs."""
+"""Compiled graphs: calls, named and bound parameters, futures, costs."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class CompiledGraph:
         return self._plan([everything[i] for i in range(len(names))])
 
     def run_into(self, *arrays: Any, out: Sequence[np.ndarray]) -> None:
-        """Run and write the results into the given writeable arrays.
+        """Run, and write the results into the given writable arrays.
 
         Nothing is allocated or copied for an array that is dense and apart from the arguments.
         """
@@ -132,7 +132,7 @@ class CompiledGraph:
         return is_plain and type(out) in (list, tuple) and (len(arrays), len(out)) == counts
 
     def submit(self, *arrays: Any) -> Future[Any]:
-        """Run later, on the session's thread, in the order of submission; gives a future.
+        """Run on the session's thread, in order of submission, and give a future.
 
         Arguments are checked now. Memory of NumPy arrays is copied now, so the caller may change
         it at once; `rlx` arrays are not copied.
@@ -145,7 +145,7 @@ class CompiledGraph:
         return self.queue.submit(lambda: then(call()))
 
     def run_many(self, calls: Iterable[Any], *, return_errors: bool = False) -> list[Any]:
-        """Run several calls, some of them at the same time; gives their results in order.
+        """Run several calls, some of them concurrently, with results in order.
 
         Each of the `calls` is a tuple of arrays, a dict of arrays by their names, or one array. On
         the host some threads share them; another device is given one after the other, and works on
@@ -172,7 +172,7 @@ class CompiledGraph:
         return plan if then is None else lambda: then(plan())
 
     def run_async(self, *arrays: Any) -> Pending:
-        """Run on the session's thread; gives what can be waited for, or awaited.
+        """Run on the session's thread, and give a result to wait for, or to await.
 
         Use it as `p = c.run_async(x)`, then `p.result()`; or `await c.run_async(x)`. It does as
         `submit`, but all errors come out where the result is asked for.
@@ -201,7 +201,7 @@ class CompiledGraph:
         return {self.names[i]: _as_array(x) for i, x in sorted(self._bound.items())}
 
     def bind(self, name: str, array: Any) -> None:
-        """Use `array` as a parameter in all later calls, which leave it out.
+        """Bind a parameter to `array` in all later calls, which leave it out.
 
         The memory of a dense NumPy array is shared, so that later calls see what is written into
         it; `set_param` copies instead.
@@ -212,10 +212,7 @@ class CompiledGraph:
         self._bound = {**self._bound, place: self._moved(prepared) if is_fixed else prepared}
 
     def set_param(self, name: str, array: Any) -> None:
-        """Copy `array` and use the copy as a parameter in all later calls.
-
-        These calls leave the parameter out.
-        """
+        """Bind a parameter to a copy of `array` in all later calls, which leave it out."""
         place, prepared = self._checked(name, array)
         copied = prepared if isinstance(array, Array) else prepared.copy()
         self._bound = {**self._bound, place: self._moved(copied)}
@@ -364,7 +361,7 @@ class CompiledGraph:
 
     @property
     def stages(self) -> dict[str, str]:
-        """The text of every stage, from the traced graph to the machine code."""
+        """The text of each stage, from the traced graph to the machine code."""
         return dict(self.executable.stages)
 
     def report(self) -> str:
@@ -382,7 +379,7 @@ class CompiledGraph:
         return "\n".join([self.executable.report, *lines])
 
     def cost(self) -> Cost:
-        """The work and memory of one call, counted in the loops it became."""
+        """The work and memory of one call, by a static cost model."""
         flops, moved = self.executable.work()
         values = (*self.graph.params, *self.graph.results)
         outside = sum(likely(v.type.nbytes) for v in values)
@@ -415,10 +412,7 @@ def preparing(compiled: CompiledGraph, fixed: int) -> CompiledGraph:
 
 
 def parameter_names(graph: Graph) -> tuple[str, ...]:
-    """The names of parameters.
-
-    They are those of the recorded arguments, else numbers as in the graph's text.
-    """
+    """The names of parameters: those of arguments, else as in the graph's text."""
     names = []
     for i, param in enumerate(graph.params):
         is_argument = param.origin.startswith("argument ") and ", " in param.origin
@@ -428,10 +422,7 @@ def parameter_names(graph: Graph) -> tuple[str, ...]:
 
 
 def places_of(name: str, names: Sequence[str]) -> list[int]:
-    """The numbers of the parameters with a name.
-
-    Those that are part of the argument with the name count too.
-    """
+    """Indices of parameters with a name, or that are parts of an argument with it."""
     starts = (f"{name}[", f"{name}.")
     return [i for i, other in enumerate(names) if other == name or other.startswith(starts)]
 

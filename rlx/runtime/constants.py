@@ -1,4 +1,4 @@
-"""Graphs compiled for parameters that are the same in many calls.
+"""Graphs compiled with some parameters as constants.
 
 What depends on these alone runs once for each set of arrays, and matrix products get them in the
 order in which they read them.
@@ -97,10 +97,7 @@ def hold_last(compiled: CompiledGraph, arrays: Sequence[Any]) -> CompiledGraph:
 def _holding(
     compiled: CompiledGraph, arrays: Sequence[np.ndarray], foreign: Sequence[np.ndarray]
 ) -> CompiledGraph:
-    """The compiled graph that passes arrays of its own for the last parameters.
-
-    Of `foreign` arrays it has copies.
-    """
+    """A compiled graph that passes its own arrays, copies of `foreign` ones, as last."""
     executable = compiled.unprepared or compiled.executable
     others = {id(x) for x in foreign}
     held = tuple(x.copy() if id(x) in others else x for x in executable.prepare(arrays))

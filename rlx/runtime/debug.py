@@ -1,4 +1,4 @@
-"""Looking inside of compiles: prints, files and `rlx.show`.
+"""Debugging: prints of compiles, dumps, `rlx.show`, breakpoints.
 
     RLX_DEBUG  printed to stderr
     1          a line for each compile and each cache hit

@@ -1,4 +1,4 @@
-"""Devices as users name them: which there are, which one is used, what is missing."""
+"""Devices: names, availability, the default one, moving arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..trace.tensor import TracedTensor
 
 
 class Device(str):
-    """A device by its name, which may be used wherever one is asked for.
+    """A device by its name.
 
     All names of one device make the same, the shortest.
 
@@ -85,9 +85,7 @@ def devices() -> list[Device]:
 
 
 def default_device() -> Device:
-    """The device used where none is named.
-
-    It is what RLX_DEVICE says or `rlx.device` chose, else the cpu.
+    """The default device: that of `rlx.device` or RLX_DEVICE, else the cpu.
 
     >>> default_device()
     Device('cpu')
@@ -103,7 +101,7 @@ def default_device() -> Device:
 
 @contextmanager
 def device(name: str) -> Iterator[Device]:
-    """Use a device for a block, in all threads, where none is named.
+    """Set the default device for a block, in all threads.
 
     Arrays are made there, and what lies on the host is computed there: by single operations, by
     functions compiled without a device, and by transforms such as `rlx.grad`.
@@ -163,7 +161,7 @@ set_memories(_memory, _default_memory)
 
 
 def doctor() -> None:
-    """Print what is here to compute with, and what to install for the rest.
+    """Print which devices are available, and what to install for the others.
 
     >>> doctor()
     rlx ...
@@ -227,7 +225,7 @@ def _versions() -> str:
 
 
 def device_put(x: Any, device: Any = None) -> Any:
-    """A tree of arrays on a device; without one, where they lie.
+    """Put a tree of arrays on a device; without one, they stay.
 
     What is no array of rlx then goes to the default device. In the place of a device may stand a
     `NamedSharding`: arrays then lie in parts on the devices of its mesh. A function that is
@@ -254,7 +252,7 @@ def device_put(x: Any, device: Any = None) -> Any:
 
 
 def parted(array: Array, sharding: NamedSharding) -> Array:
-    """An array in parts on the devices of a mesh."""
+    """Split an array across the devices of a mesh."""
     backend = registry.get(sharding.mesh.device)
     if not backend.has_shardings:
         raise ArgumentError(
@@ -279,7 +277,7 @@ set_mesh_check(_check_mesh)
 
 
 def device_get(x: Any) -> Any:
-    """A tree of arrays as NumPy arrays; tensors of a trace stay as they are.
+    """Convert a tree of arrays to NumPy arrays; traced tensors stay as they are.
 
     >>> device_get((as_tensor(1.5),))
     (array(1.5, dtype=float32),)
@@ -294,7 +292,7 @@ def _to_numpy(leaf: Any) -> Any:
 
 
 def block_until_ready(x: Any) -> Any:
-    """Wait until all arrays of a tree are computed; gives the tree back.
+    """Wait until all arrays of a tree are computed, and return the tree.
 
     >>> block_until_ready([as_tensor(1.5)])[0].item()
     1.5

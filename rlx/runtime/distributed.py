@@ -1,4 +1,4 @@
-"""Several processes, on one host or on many, that compute together on xla.
+"""Distributed computing: several processes, on one host or many, on xla.
 
 Each process calls `initialize` before it uses the device. From then on a mesh has the devices of
 all of them, and all processes run the same program.

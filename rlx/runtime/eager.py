@@ -1,4 +1,4 @@
-"""Ops on known arrays run where these lie, on a device each as a program.
+"""Eager ops on devices: each is a program on the device of its operands.
 
 On the host the reference runs, or compiled code where `eager_host.py` says so.
 """

@@ -1,4 +1,4 @@
-"""Large single ops on the host run compiled, once they came often.
+"""Compilation of large single ops on the host that are called often.
 
 The rule counts numbers and no seconds, so that a program that runs again gives the same bits: a
 call has as much work as it reads and writes numbers, and a product of matrices a fiftieth of its

@@ -1,4 +1,4 @@
-"""What one compile may choose, checked where it is chosen."""
+"""Compile options, with their checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIERS = ("auto", "fast", "max")
 
 @record
 class CompileOptions:
-    """What one compile may choose.
+    """The options of one compile.
 
     `name` stands in what RLX_DEBUG prints and RLX_DUMP writes, instead of the graph's own;
     `check` verifies the graph after every pass, or not, whatever RLX_CHECK says. `donate` names

@@ -1,4 +1,4 @@
-"""A thread that runs one job after the other, for calls that nobody waits for yet."""
+"""Job queues, threads that run asynchronous calls in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT_EXIT = 1.0  # seconds that the end of the process waits for jobs
 
 
 class Queue:
-    """Begins jobs in the order they came, on a thread or several.
+    """A queue that starts jobs in order, on one thread or several.
 
     Threads start with the first jobs. The end of the process waits for jobs a second at most.
 
@@ -99,10 +99,7 @@ def _give_time() -> None:
 
 @final
 class Pending:
-    """A call that runs, or waits for its turn, on another thread.
-
-    It can be awaited, too.
-    """
+    """The pending result of a call on another thread, which can be awaited, too."""
 
     def __init__(self, future: Future[Any]) -> None:
         self._future = future

@@ -1,7 +1,4 @@
-"""A session: a device, options and a compile cache.
-
-It turns graphs into callables.
-"""
+"""Sessions, which compile graphs: a device, options and a compile cache."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ _opening = hold_in_forks(0, threading.Lock())
 
 
 class Session:
-    """Compiles for one device and keeps what it compiled.
+    """A session compiles graphs for one device and caches them.
 
     It keeps `capacity` programs; the least recently used is dropped first. `precision` is the
     policy of what it compiles (or its name, `mixed_bf16`), unless a compile has its own; without
@@ -128,10 +125,7 @@ class Session:
         return config.precision if self.precision is None else self.precision
 
     def with_policy(self, policy: Policy | str) -> Session:
-        """A session of the same device under another precision policy.
-
-        It has a cache of its own.
-        """
+        """A session of the same device under another precision policy, with its own cache."""
         return Session(self.device, capacity=self.cache.capacity, precision=policy)
 
     def policy_for(self, options: CompileOptions) -> Policy:

@@ -1,4 +1,4 @@
-"""What a device makes of the ops of a function, told without a compile."""
+"""`rlx.supports`: whether a device runs a function, and how, without a compile."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Case:
     def in_dtype(self, name: str, seed: int = 0) -> Arrays | None:
         """The operands in a dtype, or None if the op does not take it.
 
-        Those change that have the dtype of the first inexact one (else of the first).
+        Only operands of the dtype of the first inexact one (else of the first) change.
         """
         arrays = self.arrays(seed)
         main = next((x.dtype for x in arrays if is_inexact(type_of(x).dtype)), None)

@@ -1,4 +1,4 @@
-"""What a function became, kept on disk: a later process need not record it again.
+"""Traced functions on disk, which later processes need not trace again.
 
 An entry is found by the function's identity, the kinds of its arguments and all of rlx's files. It
 says where the machine code is, and what the record holds besides: types, names, the structure of

@@ -1,6 +1,6 @@
 """Cosine transforms under the names of `jax.scipy.fft`.
 
-Enters and leaves: arrays; integers become float32. Fourier transforms are in `rlx.numpy.fft`.
+Integers become float32. Fourier transforms are in `rlx.numpy.fft`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Special functions under the names of `jax.scipy.special`.
 
-Enters and leaves: arrays; integers become float32. Every function differentiates, batches and
-compiles; complex numbers are an error unless said otherwise.
+Integers become float32. Every function differentiates, batches and compiles; complex numbers are
+an error unless said otherwise.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Tools that look at programs and devices from outside: no call needs them.
+"""Developer tools: verification, NaN checks, cost predictions, conformance.
 
-Enters: functions and devices. Leaves: answers, errors and times. `verify.py` compares a function on
+No call of compiled code needs them. `verify.py` compares a function on
 a device with its meaning op by op; `nan_check.py` finds what made a NaN; `costs.py` predicts times
 by device, from what `calibrate.py` measured; `conformance.py` checks a backend against every op;
 `measure.py` times. `import rlx` loads none of it.

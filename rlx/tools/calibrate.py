@@ -1,4 +1,4 @@
-"""Measure how fast a device is: a second at most, kept on disk.
+"""Calibration: measure how fast a device is, in a second at most, kept on disk.
 
 Small programs run on the device, each of one kind of work. The first ones matter most: when the
 time is over the rest is left to the next process; models take the nearest that is known.
@@ -46,9 +46,9 @@ PLAIN = CompileOptions(precision=AS_WRITTEN)
 
 @functools.cache
 def rates(device: str) -> Rates:
-    """How fast a device is on this machine, measured if no process has done that.
+    """The rates of a device on this machine, measured unless a process has done so.
 
-    What one process has no time for the next one measures.
+    What one process has no time for, the next one measures.
     """
     session, disk = default_session(device), disk_cache()
     files = sources(disk, EVERYTHING) if disk else ""

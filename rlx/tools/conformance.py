@@ -1,4 +1,4 @@
-"""Whether a device runs every op as its reference does."""
+"""Conformance of a backend: every op compared with its reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which device would run a function soonest: a table of what a model predicts.
+"""The cost model of devices, and `rlx.explain_device`, a table of predictions.
 
 The model knows how fast a device does each kind of work: a `Curve` has measured times by size;
 between them, and beyond, times follow a line of logarithms.

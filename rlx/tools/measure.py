@@ -59,9 +59,7 @@ class CacheBuster:
 
 
 def time_ns(fn: Callable[..., Any], rounds: int = 20, *, args: Sequence[Any] = ()) -> float:
-    """The median nanoseconds of some calls `fn(*args)`.
-
-    A call lasts until its results are computed, also on a device that runs ahead of Python.
+    """The median nanoseconds of calls `fn(*args)`, until results are computed.
 
     >>> time_ns(lambda x: x + x, 5, args=(3,)) > 0
     True

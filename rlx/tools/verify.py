@@ -1,4 +1,4 @@
-"""Compare a compiled function with what it means, and find the op that differs.
+"""`rlx.verify`: compare a compiled function with its ops, one by one.
 
 The recorded graph runs op by op through the references, and compiled for each device. Where they
 disagree, each op runs alone on the numbers that it had, then longer and longer parts of the graph.
@@ -367,10 +367,7 @@ def epsilon(dtype: Any) -> float:
 def scale_of(
     wanted: np.ndarray, node: Node | None = None, operands: Sequence[np.ndarray] = ()
 ) -> np.ndarray:
-    """The magnitude that differences are relative to.
-
-    It is that of the largest finite number; for an op that adds, that of the sum of magnitudes.
-    """
+    """The scale of differences: the largest finite magnitude, or for sums that of all."""
     if not is_inexact(as_dtype(wanted.dtype)) or not wanted.size:
         return np.ones(wanted.shape)
     body = node.op.rules.body if node else None

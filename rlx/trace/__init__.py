@@ -1,5 +1,5 @@
 """Tracing: from Python functions to graphs; arrays, pytrees, control flow.
 
-Enters: a Python function and example arguments. Leaves: a `Graph` of the floor `ir`, the only
-floor this one uses. Read `apply.py` first, then `make_graph.py`.
+Takes a Python function and example arguments; gives a `Graph`. May use `ir` only. Read `apply.py`
+first, then `make_graph.py`.
 """

@@ -1,8 +1,8 @@
 """Dispatch of ops: run at once on arrays, or record if an operand is traced.
 
-Enters: `Array`s, `TracedTensor`s, NumPy arrays, Python numbers. Leaves: the same kinds. An op
-without traced operands runs at once even while a graph is recorded, so constants stay concrete,
-unless it makes much of little.
+Operands are `Array`s, `TracedTensor`s, NumPy arrays and Python numbers. An op without traced
+operands runs at once even while a graph is recorded, so constants stay concrete, unless it would
+make a large constant of small ones.
 """
 
 from __future__ import annotations

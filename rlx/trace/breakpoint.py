@@ -81,7 +81,7 @@ class _Prompt(cmd.Cmd):
             self.stdout.write(f"{type(error).__name__}: {error}\n")
 
     def default(self, line: str) -> None:
-        """Evaluate what is no command."""
+        """Evaluate an expression."""
         if line == "EOF":
             raise bdb.BdbQuit
         self._show(line, repr)

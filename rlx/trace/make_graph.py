@@ -1,7 +1,7 @@
 """Tracing of Python functions to graphs.
 
-Enters: a function on pytrees and examples of its arguments. Leaves: `Traced`, a graph whose
-parameters are the leaves of the arguments, then what the function used from outside.
+Takes a function on pytrees and examples of its arguments; gives `Traced`, a graph whose parameters
+are the leaves of the arguments, then the captures of the function.
 """
 
 from __future__ import annotations

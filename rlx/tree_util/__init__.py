@@ -1,6 +1,6 @@
 """jax.tree_util's names for `rlx.tree`, and the registration of classes.
 
-Enters: pytrees. Leaves: pytrees. Uses `trace`; read `rlx/trace/pytree.py` first.
+Read `rlx/trace/pytree.py` first.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Loop programs as kernels in languages like C, with a dialect for each language.
 
-Enters a `Program` of loops, leaves a `Plan`: the launches of each step and the text of their
+A `Program` of loops becomes a `Plan`: the launches of each step and the text of their
 kernels. May import `ir` and `lower`. Read `plan.py` first, then `parallel.py` and `scalars.py`;
 `runner.py` runs a plan on whatever a device offers as a `Machine`.
 

@@ -1,6 +1,6 @@
 """The devices `cuda` and `rocm`: kernels in CUDA C, run through CuPy.
 
-Enters a graph, leaves an executable whose arrays lie in the device's memory. `cards.py` finds
+A graph becomes an executable whose arrays lie in the device's memory. `cards.py` finds
 devices by number, `machine.py` is an open one, `compiling.py` compiles text for it (NVRTC),
 `products.py` says which matrix products its library computes (cuBLAS), `queued.py` puts a call
 into its stream, `graphs.py` makes one launch of all, `backend.py` compiles for it. Kernels are

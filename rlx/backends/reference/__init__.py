@@ -1,4 +1,1 @@
-"""The reference device: every op by its NumPy line.
-
-Enters a graph, leaves its meaning.
-"""
+"""The reference device: graphs op by op, each by its NumPy reference."""

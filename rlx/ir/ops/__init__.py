@@ -1,7 +1,8 @@
-"""The rooms: every op of rlx, a family a file; large families are folders.
+"""The ops of rlx: a file for each family of ops, a folder for a large one.
 
-Enters: values (or, for `reference`, arrays). Leaves: nodes in the open graph. Read `families.py`
-and `arithmetic.py` first. Adding an op to a family touches that family's file alone.
+An op is defined in one place with all its rules, its "room". It takes values (or, by its
+reference, arrays), and records a node in the open graph. Adding an op to a family touches that
+family's file alone. Read `families.py` and `arithmetic.py` first.
 """
 
 from typing import TYPE_CHECKING, Any

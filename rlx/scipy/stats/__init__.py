@@ -1,8 +1,7 @@
 """Distributions and statistics under the names of `jax.scipy.stats`.
 
-Each distribution is a class of functions: `rlx.scipy.stats.norm.logpdf(x, loc, scale)`. Enters and
-leaves: arrays; integers become float32. All of it differentiates, batches and compiles. Read
-`distribution.py` first.
+Each distribution is a class of functions: `rlx.scipy.stats.norm.logpdf(x, loc, scale)`. Integers
+become float32. All of it differentiates, batches and compiles. Read `distribution.py` first.
 """
 
 import sys as _sys
