@@ -153,7 +153,8 @@ def _functions(module: str) -> Iterator[tuple[str, Any]]:
     home: Any = rlx
     for part in module.split("."):
         home = getattr(home, part)
-    for name, fn in vars(home).items():
+    for name in getattr(home, "__all__", list(vars(home))):
+        fn = getattr(home, name)
         is_public = not name.startswith("_") and callable(fn) and not isinstance(fn, ModuleType)
         is_own = f"{getattr(fn, '__module__', '')}.".startswith(f"{home.__name__}.")
         is_made_elsewhere = isinstance(fn, type) and issubclass(fn, Exception | enum.Enum)

@@ -14,7 +14,7 @@ from ..ir.types import as_dtype
 from ..trace.apply import as_tensor
 from ..trace.arguments import count_of, members, wrong
 from ..trace.array import new_array
-from ..trace.host import to_numpy
+from ..trace.host import check_supported, to_numpy
 
 NAME = "a NumPy file of numbers (.npy or .npz)"
 
@@ -32,6 +32,8 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
 def fromiter(iterable: Iterable[Any], dtype: Any, count: int = -1) -> Any:
     """The numbers an iterator gives."""
     count, numbers = count_of("fromiter: count", count, -1), members("fromiter: iterable", iterable)
+    if isinstance(iterable, np.ndarray):
+        check_supported(iterable.dtype, iterable)
     return _read("fromiter", np.fromiter, numbers, as_dtype(dtype), count)
 
 

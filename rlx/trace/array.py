@@ -101,7 +101,7 @@ class Array(Operators):
         """One element as a Python number; without an index the only one."""
         try:
             return self._on_host().item(*index)
-        except IndexError as error:
+        except (IndexError, OverflowError) as error:
             raise BoundsError(f"item: {error}", fix="use an index inside of the array") from None
         except (TypeError, ValueError) as error:
             raise AttributeValueError(

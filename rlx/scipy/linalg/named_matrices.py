@@ -94,7 +94,8 @@ def invhilbert(n: int) -> Any:
 
 def _exact(rows: list[list[int]]) -> Any:
     with np.errstate(over="ignore"):
-        return numpy.asarray(np.array(rows, "float64").reshape(len(rows), -1).astype("float32"))
+        numbers = np.array(rows, "float64").reshape(len(rows), len(rows))
+        return numpy.asarray(numbers.astype("float32"))
 
 
 def pascal(n: int, kind: str | None = None) -> Any:
@@ -104,7 +105,8 @@ def pascal(n: int, kind: str | None = None) -> Any:
     [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0], [1.0, 3.0, 6.0]]
     """
     n, kind = _size("pascal", n, most=MOST_ROWS), _kind("pascal", kind)
-    lower = np.array([[math.comb(i, j) for j in range(n)] for i in range(n)], object)
+    rows = [[math.comb(i, j) for j in range(n)] for i in range(n)]
+    lower = np.array(rows, object).reshape(n, n)
     return _exact({"symmetric": lower @ lower.T, "lower": lower, "upper": lower.T}[kind].tolist())
 
 
@@ -112,7 +114,7 @@ def invpascal(n: int, kind: str | None = None) -> Any:
     """The inverse of `pascal`."""
     n, kind = _size("invpascal", n, most=MOST_ROWS), _kind("invpascal", kind)
     rows = [[(-1) ** (i + j) * math.comb(i, j) for j in range(n)] for i in range(n)]
-    lower = np.array(rows, object)
+    lower = np.array(rows, object).reshape(n, n)
     return _exact({"symmetric": lower.T @ lower, "lower": lower, "upper": lower.T}[kind].tolist())
 
 
