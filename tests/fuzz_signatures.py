@@ -291,8 +291,9 @@ def _names(call: Call, fn: Any, text: str) -> bool:
     names = {call.name.split(".")[-1], getattr(fn, "__name__", "")}
     with contextlib.suppress(ValueError, TypeError):
         names |= set(inspect.signature(fn).parameters)
-    usual = ("missing 1 required", "positional argument", "unexpected keyword argument 'axsi'")
-    return bool(words & names) or any(part in text for part in usual)
+    names |= {"__init__", "__new__", "__call__", "<lambda>"} if "argument" in text else set()
+    called = re.match(r"(\S+)\(\) ", text)  # as Python says that arguments are missing, or unknown
+    return bool((words if called is None else {called[1].split(".")[-1]}) & names)
 
 
 def _checked(error: RlxError) -> dict | None:

@@ -28,6 +28,8 @@ from .elementwise import Tensor, add, divide, exp, log, multiply, refuse_out
 from .logic import where
 from .manipulation import expand_dims, moveaxis, stack
 
+ORDERS = (None, "K", "A", "C", "F")  # NumPy's, of elements in memory
+
 
 def array(
     object: Any,
@@ -46,6 +48,8 @@ def array(
     >>> array([1.0, 2.0])
     Array([1., 2.], dtype=float32)
     """
+    if not (isinstance(order, str) and order == "K"):
+        choice("array: order", order, ORDERS)
     if isinstance(object, Dim):
         object = as_operand(object)
     if isinstance(object, Operators):
@@ -69,6 +73,8 @@ def asarray(
     device: Memory | str | None = None,
 ) -> Any:
     """Make an array from numbers, nested lists or an array, which may stay itself."""
+    if order is not None:
+        choice("asarray: order", order, ORDERS)
     is_tensor = isinstance(a, Operators)
     if copy is False and not (is_tensor and dtype in (None, a.dtype)):
         raise AttributeValueError(
@@ -110,6 +116,7 @@ def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
 
 def copy(a: Tensor, order: str | None = None) -> Any:
     """Another array with the same elements, which lie row by row whatever the `order`."""
+    choice("copy: order", order, ORDERS)
     return as_tensor(a).copy()
 
 

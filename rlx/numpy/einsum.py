@@ -62,6 +62,9 @@ def _contracted(
     preferred_element_type: Any,
 ) -> Any:
     """The sum of products, two of the operands at a time."""
+    is_path = isinstance(optimize, list | tuple)
+    if not is_path:
+        choice("einsum: optimize", optimize, ("auto", True, False, "greedy", "optimal"))
     dtype = result_dtype(*tensors)
     sizes = _label_sizes(inputs, tensors)
     terms = [
@@ -70,7 +73,6 @@ def _contracted(
     terms = [
         _summed(x, labels, [*output, *_others(terms, i)]) for i, (x, labels) in enumerate(terms)
     ]
-    is_path = isinstance(optimize, list | tuple)
     steps = iter(_steps("einsum", optimize, len(terms)) if is_path else ())
     while len(terms) > 1:
         step = next(steps, None)

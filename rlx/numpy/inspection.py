@@ -23,7 +23,7 @@ from ..ir.types import (
     promote,
 )
 from ..trace.apply import as_operand, operand_type
-from ..trace.arguments import count_of, flag
+from ..trace.arguments import choice, count_of, flag
 from ..trace.array import default_memory, find_memory
 from ..trace.axes import one_axis
 from ..trace.host import to_numpy
@@ -176,6 +176,7 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
 
     The rule is NumPy's: without loss, if "safe".
     """
+    choice("can_cast: casting", casting, ("no", "equiv", "safe", "same_kind", "unsafe"))
     return bool(np.can_cast(_dtype_of(from_), as_dtype(to), casting))
 
 

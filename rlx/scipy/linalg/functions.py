@@ -107,6 +107,7 @@ def svd(
     lapack_driver: str = "gesdd",
 ) -> Any:
     """The singular values and vectors; see `rlx.numpy.linalg.svd`."""
+    choice("svd: lapack_driver", lapack_driver, ("gesdd", "gesvd"))
     result = numpy.linalg.svd(a, full_matrices, compute_uv)
     return tuple(result) if compute_uv else result
 
