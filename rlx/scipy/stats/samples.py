@@ -11,6 +11,7 @@ import numpy as np
 from ... import numpy as rnp
 from ... import random
 from ...ir.errors import ArgumentError, ShapeError
+from ...numpy.manipulation import along
 from ...trace import pytree
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice
@@ -41,8 +42,7 @@ def mode(
     choice("mode: nan_policy", nan_policy, ("propagate",))
     x = rnp.atleast_1d(as_tensor(a))
     rank = x.ndim
-    place = 0 if axis is None else one_axis("mode", axis, rank)
-    x = rnp.ravel(x) if axis is None else x
+    x, place = along("mode", x, axis)
     last = rnp.sort(rnp.moveaxis(x, place, -1), axis=-1)
     ends = _run_starts(last)
     places = rnp.broadcast_to(np.arange(last.shape[-1], dtype="int32"), last.shape)
@@ -78,9 +78,7 @@ def rankdata(
     """
     choice("rankdata: nan_policy", nan_policy, ("propagate",))
     choice("rankdata: method", method, METHODS)
-    x = as_tensor(a)
-    place = 0 if axis is None else one_axis("rankdata", axis, x.ndim)
-    x = rnp.ravel(x) if axis is None else x
+    x, place = along("rankdata", a, axis)
     lines = rnp.moveaxis(x, place, -1)
     order = rnp.argsort(lines, axis=-1)
     ranks = _ranks(rnp.take_along_axis(lines, order, axis=-1), method)
