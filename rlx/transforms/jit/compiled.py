@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 
 MarkStatic = Callable[[Any, Any], tuple[Any, Any]]
+# a call to make: what is compiled, the arrays it takes, and what makes a tree of its results
+Ready: TypeAlias = tuple[CompiledGraph, tuple[Any, ...], Callable[[Any], Any]]
 
 
 @record(frozen=False, eq=False, repr=False)
@@ -97,10 +99,8 @@ class Compiled:
 
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        bound = self._bound
-        if bound is None:
-            return self.run(self._leaves(args, kwargs))
-        return self._unflatten(bound.compiled(*bound.leaves(args, kwargs)))
+        compiled, arrays, unflatten = self._ready(args, kwargs)
+        return unflatten(compiled(*arrays))
 
     @boundary
     def bind(self, **arguments: Any) -> None:
@@ -205,9 +205,15 @@ class Compiled:
         """Arrays that machine code takes after the leaves."""
         return (*self.captures, *self.compiled.executable.held)
 
-    def run(self, leaves: Sequence[Any]) -> Any:
-        """Run on the leaves of the arguments."""
-        return self._unflatten(self.compiled(*leaves, *self.captures))
+    def ready(self, leaves: Sequence[Any]) -> Ready:
+        """A call on the leaves of the arguments, none of them bound."""
+        return self.compiled, (*leaves, *self.captures), self._unflatten
+
+    def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
+        bound = self._bound
+        if bound is None:
+            return self.ready(self._leaves(args, kwargs))
+        return bound.compiled, tuple(bound.leaves(args, kwargs)), self._unflatten
 
     def try_run(self, leaves: Sequence[Any]) -> Any:
         """Run if the leaves are arrays that fit as they are; else give MISS."""
@@ -264,17 +270,11 @@ class Compiled:
 
         Nothing is allocated or copied for an array that is dense and apart from the arguments.
         """
-        bound = self._bound
-        if bound is None:
-            self.write_into(self._leaves(args, kwargs), out)
-        else:
-            bound.compiled.run_into(*bound.leaves(args, kwargs), out=self._outs(out))
+        compiled, arrays, _ = self._ready(args, kwargs)
+        compiled.run_into(*arrays, out=self.outs(out))
 
-    def write_into(self, leaves: Sequence[Any], out: Any) -> None:
-        """Like `run_into`, on the leaves of the arguments."""
-        self.compiled.run_into(*leaves, *self.captures, out=self._outs(out))
-
-    def _outs(self, out: Any) -> list[Any]:
+    def outs(self, out: Any) -> list[Any]:
+        """The arrays of a tree like the result."""
         sides = ("the result", "`out`")
         return pytree.flatten_like(self.traced.out_tree, out, "run_into", sides)
 
@@ -286,27 +286,13 @@ class Compiled:
         checked and memory of NumPy arrays is copied now, so the caller may change it at once. All
         errors come out where the result is asked for.
         """
-        bound = self._bound
-        if bound is None:
-            return self.start(lambda: self._leaves(args, kwargs))
-        given = functools.partial(bound.leaves, args, kwargs)
-        return bound.compiled.start(given, then=self._unflatten)
-
-    def start(self, leaves: Callable[[], Sequence[Any]]) -> Pending:
-        """Like `run_async`, on the leaves of the arguments."""
-        return self.compiled.start(lambda: [*leaves(), *self.captures], then=self._unflatten)
+        return start_call(lambda: self._ready(args, kwargs))
 
     @boundary
     def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
         """Like `run_async`, but give a future, and check arguments at once."""
-        bound = self._bound
-        if bound is None:
-            return self.submit_leaves(self._leaves(args, kwargs))
-        return bound.compiled.submit_then(bound.leaves(args, kwargs), then=self._unflatten)
-
-    def submit_leaves(self, leaves: Sequence[Any]) -> Future[Any]:
-        """Like `submit`, on the leaves of the arguments."""
-        return self.compiled.submit_then([*leaves, *self.captures], then=self._unflatten)
+        compiled, arrays, unflatten = self._ready(args, kwargs)
+        return compiled.submit_then(arrays, then=unflatten)
 
     @boundary
     def run_many(self, calls: Iterable[Any], *, return_errors: bool = False) -> list[Any]:
@@ -316,24 +302,7 @@ class Compiled:
         then the error of the first that failed is raised, or with `return_errors` each stands
         where its result would.
         """
-        jobs = [self._job(call) for call in given_calls("run_many", calls)]
-        return run_all(jobs, self.compiled.executable.memory is None, return_errors)
-
-    def _job(self, call: Any) -> Callable[[], Any]:
-        args, bound = call if isinstance(call, tuple) else (call,), self._bound
-        try:
-            leaves = bound.leaves(args, {}) if bound else self._leaves(args, {})
-        except Exception as error:
-            return failing(error)
-        return (
-            bound.compiled.planned(tuple(leaves), self._unflatten)
-            if bound
-            else self.planned(leaves)
-        )
-
-    def planned(self, leaves: Sequence[Any]) -> Callable[[], Any]:
-        """Prepare one of many calls, on the leaves of its arguments."""
-        return self.compiled.planned((*leaves, *self.captures), self._unflatten)
+        return run_calls(lambda args: self._ready(args, {}), calls, return_errors)
 
     def path_into(self, arguments: Arguments, out: Any) -> Callable[..., Any]:
         """Make the call path into machine code that writes to arrays like `out`."""
@@ -388,30 +357,29 @@ def _python_type(dtype: np.dtype) -> type:
 
 # -- calls of a jitted function: those nobody waits for yet, and many at once ---------------------
 
-# what is compiled for arguments, and their leaves
-Find: TypeAlias = "Callable[[str, tuple[Any, ...], dict[str, Any]], tuple[Compiled, Sequence[Any]]]"
 
-
-def start_call(find: Find, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pending:
+def start_call(ready: Callable[[], Ready]) -> Pending:
     """Start a call; all errors come out where its result is asked for."""
     try:
-        entry, leaves = find("run_async", args, kwargs)
+        compiled, arrays, unflatten = ready()
     except Exception as error:
         hide_frames(error)
         return Pending.failed(error)
-    return entry.start(lambda: leaves)
+    return compiled.start(lambda: arrays, then=unflatten)
 
 
-def run_calls(find: Find, calls: Iterable[Any], return_errors: bool) -> list[Any]:
+def run_calls(
+    ready: Callable[[tuple[Any, ...]], Ready], calls: Iterable[Any], return_errors: bool
+) -> list[Any]:
     """Run several calls, and give their results in order."""
     jobs: list[Callable[[], Any]] = []
     is_on_host = True
     for call in given_calls("run_many", calls):
         try:
-            entry, leaves = find("run_many", call if isinstance(call, tuple) else (call,), {})
+            compiled, arrays, unflatten = ready(call if isinstance(call, tuple) else (call,))
         except Exception as error:
             jobs.append(failing(error))
         else:
-            jobs.append(entry.planned(leaves))
-            is_on_host = is_on_host and entry.compiled.executable.memory is None
+            jobs.append(compiled.planned(arrays, unflatten))
+            is_on_host = is_on_host and compiled.executable.memory is None
     return run_all(jobs, is_on_host, return_errors)

@@ -31,10 +31,18 @@ from ...trace.named import asked_axes
 from ...trace.placement import common_device, run_here
 from ...trace.tensor import TracedTensor
 from .auto_device import AUTO, DeviceChoice
-from .compiled import Compiled, Lowered, run_calls, start_call
+from .compiled import Compiled, Lowered, Ready, run_calls, start_call
 from .disable import run_at_once
 from .paths import Arguments, Call, TimedPath, may_be_better, missed, unless_static
-from .signature import CacheInfo, Key, LruCache, check_recompile, kinds_of, reason_to_compile
+from .signature import (
+    CacheInfo,
+    Key,
+    LruCache,
+    check_recompile,
+    compiled_in,
+    kinds_of,
+    reason_to_compile,
+)
 from .sizes import Dynamic
 from .trace_cache import TraceCache
 
@@ -72,7 +80,6 @@ class Jitted:
         self._fast: Callable[..., Any] = missed
         self._paths: dict[Any, Callable[..., Any]] = {}
         self._into: Callable[..., Any] = missed
-        self._other_settings: dict[Any, LruCache] = {}
         self._elsewhere: dict[str, Jitted] = {}
         self._follows = False  # whether it is there for arguments on its device
         self._last: Jitted | None = None  # the one of `_elsewhere` that was called last
@@ -173,7 +180,8 @@ class Jitted:
 
     def cache_size(self) -> int:
         """The number of kinds of arguments that it is compiled for."""
-        return sum(len(each._entries) for each in self._everywhere)
+        now = compiled_in()
+        return sum(key.settings == now for each in self._everywhere for key in each._entries)
 
     @property
     def _everywhere(self) -> list[Jitted]:
@@ -189,20 +197,12 @@ class Jitted:
     def cache_clear(self) -> None:
         """Clear the compile cache."""
         self._entries.clear()
-        self._other_settings.clear()
         self._elsewhere, self._last = {}, None
         self._forget_paths()
 
     def _forget_paths(self) -> None:
         self._recent, self._fast, self._paths = None, missed, {}
         self._into = missed
-
-    def _change_settings(self, before: Settings, after: Settings) -> None:
-        """Set aside what was compiled with other settings."""
-        self._other_settings[before.compiled_in, before.device] = self._entries
-        kept = self._other_settings.pop((after.compiled_in, after.device), None)
-        self._entries = kept or LruCache()
-        self._forget_paths()
 
     @property
     def identity_parts(self) -> tuple[Any, ...]:
@@ -278,7 +278,8 @@ class Jitted:
         if isinstance(made, Traced):
             return self._record(made, call.leaves)
         self._open_path(made, call)
-        return made.run(call.leaves)
+        compiled, arrays, unflatten = made.ready(call.leaves)
+        return unflatten(compiled(*arrays))
 
     @boundary
     def run_into(self, *args: Any, out: Any, **kwargs: Any) -> None:
@@ -299,7 +300,8 @@ class Jitted:
         if there is not self:
             return there.run_into(*args, out=out, **kwargs)
         entry = self._alone(call, "run_into")
-        entry.write_into(call.leaves, out)
+        compiled, arrays, _ = entry.ready(call.leaves)
+        compiled.run_into(*arrays, out=entry.outs(out))
         if entry.has_path and not entry.compiled.donated:
             self._into = entry.path_into(call.arguments, out)
 
@@ -315,13 +317,13 @@ class Jitted:
         >>> [p.result().item() for p in pending]
         [0.0, 2.0, 4.0]
         """
-        return start_call(self._found, args, kwargs)
+        return start_call(lambda: self._ready("run_async", args, kwargs))
 
     @boundary
     def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
         """Like `run_async`, but give a future, and check arguments at once."""
-        entry, leaves = self._found("submit", args, kwargs)
-        return entry.submit_leaves(leaves)
+        compiled, arrays, unflatten = self._ready("submit", args, kwargs)
+        return compiled.submit_then(arrays, then=unflatten)
 
     @boundary
     def run_many(self, calls: Iterable[Any], *, return_errors: bool = False) -> list[Any]:
@@ -331,14 +333,12 @@ class Jitted:
         >>> [y.item() for y in rlx.jit(lambda x, y: x * y).run_many([(1, 2), (3, 4)])]
         [2, 12]
         """
-        return run_calls(self._found, calls, return_errors)
+        return run_calls(lambda args: self._ready("run_many", args, {}), calls, return_errors)
 
-    def _found(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Compiled, Sequence[Any]]:
-        """The compiled function for a call, and the leaves of its arguments."""
+    def _ready(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
+        """A call to make, its function compiled."""
         call = self._call(args, kwargs)
-        return self._where(call)._alone(call, name), call.leaves
+        return self._where(call)._alone(call, name).ready(call.leaves)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         marked = self._arguments(args, kwargs)
@@ -366,7 +366,8 @@ class Jitted:
         (args, kwargs), leaves, tree = call.arguments.marked, call.leaves, call.tree
         if any(isinstance(x, TracedTensor | Value) for x in leaves):
             return trace(self._fn, args, kwargs)
-        key = (tree, self._open_kinds(kinds_of(self._fn, args, leaves, tree), args, tree))
+        kinds = self._open_kinds(kinds_of(self._fn, args, leaves, tree), args, tree)
+        key = Key(tree, kinds, compiled_in())
         entry = self._entries.get(key)
         if entry is None:
             with self._making.turn(key):
@@ -477,7 +478,7 @@ def _change_settings(before: Settings, after: Settings) -> None:
     watched = ("compiled_in", "disable_jit", "device")
     if any(getattr(before, name) != getattr(after, name) for name in watched):
         for jitted in all_jitted():
-            jitted._change_settings(before, after)
+            jitted._forget_paths()
 
 
 config.watch(_change_settings)

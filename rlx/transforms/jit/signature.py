@@ -52,7 +52,20 @@ def _kind(leaf: Any) -> tuple[Any, ...]:
     return operand_type(operand), is_weak(operand)
 
 
-Key = tuple[pytree.Structure, tuple[tuple[Any, ...], ...]]  # structure, and the kind of each leaf
+class Key(NamedTuple):
+    """What a compiled function is found by; each device has a cache of its own."""
+
+    structure: pytree.Structure  # of the arguments
+    kinds: tuple[tuple[Any, ...], ...]  # of each leaf
+    settings: tuple[Any, ...]  # under which it was compiled
+
+
+def compiled_in() -> tuple[Any, ...]:
+    """The settings on which compiled code depends, the default device among them."""
+    now = config.settings
+    return now.compiled_in, now.device
+
+
 SIDES = ("the compiled ones", "this call")
 MOST_NAMED = 4  # differences in one explanation
 
@@ -96,13 +109,14 @@ def reason_to_compile(
 
     Empty for the first.
     """
+    known = [other for other in known if other.settings == key.settings]
     if not known:
         return ""
-    tree, kinds = key
+    tree, kinds = key.structure, key.kinds
     # of equally near ones the most recent
-    alike = [other for structure, other in reversed(known) if structure == tree]
+    alike = [other.kinds for other in reversed(known) if other.structure == tree]
     if not alike:
-        return difference(known[-1][0], tree)
+        return difference(known[-1].structure, tree)
     pairs = [[(a, b) for a, b in zip(kinds, other, strict=True) if a != b] for other in alike]
     nearest = alike[min(range(len(alike)), key=lambda i: len(pairs[i]))]
     origins = argument_origins(fn, args, tree, function_name(fn))

@@ -54,7 +54,7 @@ class TraceCache:
         is_plain = is_plain and options.in_shardings is None and options.out_shardings is None
         if not is_plain or config.dump or config.check or config.key_reuse:
             return None
-        return TraceCache(fn, *key, device, options)
+        return TraceCache(fn, key.structure, key.kinds, device, options)
 
     def recall(
         self, fn: Callable[..., Any], leaves: Sequence[Any], mark_static: MarkStatic
