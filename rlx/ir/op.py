@@ -378,7 +378,7 @@ class Op:
                 fix="transpose a linear function, such as one that rlx.linearize gives",
             )
         array = np.asarray(array)
-        attr = Constant(array.astype(default_dtype(array), copy=False))
+        attr = Constant(array.astype(as_dtype(array.dtype), copy=False))
         return self.apply([], {"value": attr})[0]
 
     def __repr__(self) -> str:
@@ -398,11 +398,6 @@ def _evaluated(
 
 def _several(results: Any) -> Sequence[Any]:
     return results if isinstance(results, tuple | list) else (results,)
-
-
-def default_dtype(array: np.ndarray) -> np.dtype:
-    """The canonical dtype of an array."""
-    return as_dtype(array.dtype)
 
 
 def canonical(name: str, attr: Any) -> Any:
@@ -461,10 +456,3 @@ def live_nodes(
             live.append(node)
             needed.update(node.args)
     return live[::-1]
-
-
-def has_graphs(node: Node) -> bool:
-    """Whether a node has nested graphs."""
-    return any(isinstance(a, Graph) or isinstance(a, tuple) for a in node.attrs.values()) and bool(
-        node.graphs
-    )

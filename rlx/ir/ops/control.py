@@ -18,7 +18,7 @@ from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import OPS, Graph, Value
 from ..interpret import interpret
 from ..number_check import asked, looking
-from ..op import Op, define, is_linear
+from ..op import Linear, Op, define, is_linear
 from ..policy import policy_of
 from ..record import record
 from ..rules import batch_size, spread
@@ -132,9 +132,9 @@ def weave(mask: Sequence[bool], yes: Sequence[Any], no: Sequence[Any]) -> list[A
     return [next(first) if is_yes else next(second) for is_yes in mask]
 
 
-def zeros_like(type: Type) -> Value:
-    """A zero of a type in the current graph."""
-    return OPS["full"](shape=type.shape, value=0, dtype=type.dtype)
+def zeros_like(x: Type | Value | Linear) -> Value:
+    """Zeros of a type, or of that of a value, in the current graph."""
+    return OPS["full"](shape=x.shape, value=0, dtype=x.dtype)
 
 
 def filled(tangents: Sequence[Value | None], types: Sequence[Any]) -> list[Value]:

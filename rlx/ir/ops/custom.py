@@ -14,11 +14,11 @@ import numpy as np
 from ..body import Call, Pointwise
 from ..builder import build, inline
 from ..errors import GradientError
-from ..graph import OPS, Graph, Value
+from ..graph import Graph, Value
 from ..op import ALIGNED, define, each_part, is_linear
 from ..rules import align, batch_size
 from ..types import Type, as_dtype
-from .control import check_operands, cut_groups, filled, interpreted, weave
+from .control import check_operands, cut_groups, filled, interpreted, weave, zeros_like
 
 
 class Rule:
@@ -159,9 +159,7 @@ def custom_vjp_call_jvp(
 ):
     known = {"perturbed": tuple(t is not None for t in tangents)} if symbolic_zeros else {}
     results, residuals = forward(list(primals), **known)
-    signature = build(
-        lambda: [OPS["full"](shape=r.shape, value=0, dtype=r.dtype) for r in results], []
-    )
+    signature = build(lambda: map(zeros_like, results), [])
     pushed = custom_pullback(
         *residuals,
         *filled(tangents, primals),
@@ -184,11 +182,8 @@ def custom_vjp_call_transpose(
             fix="give the function a custom_jvp rule, and deftranspose if it is linear",
         )
     is_moving = tuple(is_linear(a) for a in args)
-    zeros = [OPS["full"](shape=a.shape, value=0, dtype=a.dtype) for a in args]
     known = {"perturbed": is_moving} if symbolic_zeros else {}
-    _, residuals = forward(
-        [z if is_linear(a) else a for a, z in zip(args, zeros, strict=True)], **known
-    )
+    _, residuals = forward([zeros_like(a) if is_linear(a) else a for a in args], **known)
     cts = list(ct) if symbolic_zeros else filled(ct, graph.results)
     (pulled,) = backward(residuals, cts)
     return [c if moves else None for c, moves in zip(pulled, is_moving, strict=True)]
