@@ -47,14 +47,6 @@ from . import (
     trigonometric,
 )
 
-callback.callback_samples()
-checkpoint.checkpoint_samples()
-control.control_samples()
-custom.custom_samples()
-loops.while_samples()
-control.precise_call_samples()
-scan.scan_samples()
-
 # an op whose room's file has the same name (convert, sort) hides the file
 globals().update(OPS)
 

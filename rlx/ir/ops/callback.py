@@ -147,17 +147,10 @@ def _doubled(*operands: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.array([2, 4, 6], np.int32), (*batch, 3))
 
 
-def callback_samples() -> None:
-    """Attach the samples.
-
-    So `ops/__init__` calls this last.
-    """
-    i32 = Type(as_dtype("int32"), (3,))
-    numbers = np.array([1, 2, 3], np.int32)
-    double = Rule(_doubled)
-    for method in ("sequential", "broadcast_all"):
-        pure_callback.samples(
-            numbers, fn=double, results=(i32,), vmap_method=method, expect=[[2, 4, 6]]
-        )
-    io_callback.samples(numbers, fn=double, results=(i32,), expect=[[2, 4, 6]])
-    debug_callback.samples(np.array([1.0, 2.0]), fn=Rule(lambda *xs: None), expect=0)
+_NUMBERS, _RESULTS = np.array([1, 2, 3], np.int32), (Type(as_dtype("int32"), (3,)),)
+for _method in ("sequential", "broadcast_all"):
+    pure_callback.samples(
+        _NUMBERS, fn=Rule(_doubled), results=_RESULTS, vmap_method=_method, expect=[[2, 4, 6]]
+    )
+io_callback.samples(_NUMBERS, fn=Rule(_doubled), results=_RESULTS, expect=[[2, 4, 6]])
+debug_callback.samples(np.array([1.0, 2.0]), fn=Rule(lambda *xs: None), expect=0)

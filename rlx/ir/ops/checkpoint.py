@@ -136,11 +136,6 @@ checkpoint_name.samples((2, 3), name="h")
 checkpoint_name.samples([1.0, -2.0], name="h", expect=[1.0, -2.0])
 
 
-def checkpoint_samples() -> None:
-    """Attach the samples, which need the other rooms.
-
-    So `ops/__init__` calls this last.
-    """
-    f64 = Type(as_dtype("float64"), (3,))
-    graph = build(lambda x, y: [sin(x) * y, x + y], [f64] * 2, "sample")
-    checkpoint.samples((3,), (3,), graph=graph)
+_LINE = Type(as_dtype("float64"), (3,))
+_GRAPH = build(lambda x, y: [sin(x) * y, x + y], [_LINE] * 2, "sample")
+checkpoint.samples((3,), (3,), graph=_GRAPH)

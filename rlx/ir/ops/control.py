@@ -24,6 +24,7 @@ from ..record import record
 from ..rules import batch_size, spread
 from ..types import Type, as_dtype
 from .arithmetic import mul
+from .trigonometric import sin
 
 # -- carried values of loops: their types, and their places in graphs ------------------------------
 
@@ -233,11 +234,6 @@ _split_family(call)
 call.rules.transparent = True  # it means its graph, and no more
 
 
-def _sample_graph() -> Graph:
-    f64 = as_dtype("float64")
-    return build(lambda x, y: [OPS["sin"](x) * y, x + y], [Type(f64, (3,))] * 2, "sample")
-
-
 # -- cond ---------------------------------------------------------------------------------------
 
 
@@ -410,17 +406,14 @@ def _share_slots(rows: Sequence[Sequence[Type]]) -> tuple[list[Type], list[list[
     return slots, places
 
 
-def control_samples() -> None:
-    """Attach the samples, which need the other rooms.
-
-    So `ops/__init__` calls this last.
-    """
-    call.samples((3,), (3,), graph=_sample_graph())
-    f64 = as_dtype("float64")
-    double = build(lambda x: [x + x], [Type(f64, (2,))], "double")
-    square = build(lambda x: [x * x], [Type(f64, (2,))], "square")
-    cond.samples(np.int32(1), [3.0, 4.0], branches=(double, square), expect=[[9.0, 16.0]])
-    cond.samples(np.int32(-7), [3.0, 4.0], branches=(double, square), expect=[[6.0, 8.0]])
+_PAIR, _LINE = (Type(as_dtype("float64"), (n,)) for n in (2, 3))
+_BRANCHES = tuple(
+    build(branch, [_PAIR], name)
+    for name, branch in (("double", lambda x: [x + x]), ("square", lambda x: [x * x]))
+)
+cond.samples(np.int32(1), [3.0, 4.0], branches=_BRANCHES, expect=[[9.0, 16.0]])
+cond.samples(np.int32(-7), [3.0, 4.0], branches=_BRANCHES, expect=[[6.0, 8.0]])
+call.samples((3,), (3,), graph=build(lambda x, y: [sin(x) * y, x + y], [_LINE] * 2, "sample"))
 
 
 @define
@@ -450,11 +443,9 @@ call_family(precise_call)
 _split_family(precise_call)
 
 
-def precise_call_samples() -> None:
-    """Attach the samples, which need the other rooms.
-
-    So `ops/__init__` calls this last.
-    """
-    f64 = Type(as_dtype("float64"), (3,))
-    graph = build(lambda x, y: [mul(x, y)], [f64, f64], "sample")
-    precise_call.samples((3,), (3,), graph=graph, precision="mixed_bf16")
+precise_call.samples(
+    (3,),
+    (3,),
+    graph=build(lambda x, y: [mul(x, y)], [_LINE] * 2, "sample"),
+    precision="mixed_bf16",
+)

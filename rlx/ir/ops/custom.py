@@ -273,22 +273,16 @@ stop_gradient.batch(ALIGNED)
 stop_gradient.samples([1.0, -2.0], expect=[1.0, -2.0])
 
 
-def custom_samples() -> None:
-    """Attach the samples, which need the other rooms.
+def _push(primals: list[Value], tangents: list[Value]) -> list[list[Value]]:
+    return [[x + x for x in primals], [t + t for t in tangents]]
 
-    So `ops/__init__` calls this last.
-    """
-    f64 = Type(as_dtype("float64"), (3,))
-    double = build(lambda x: [x + x], [f64], "double")
 
-    def push(primals: list[Value], tangents: list[Value]) -> list[list[Value]]:
-        return [[x + x for x in primals], [t + t for t in tangents]]
-
-    custom_jvp_call.samples((3,), graph=double, rule=Rule(push))
-    custom_vjp_call.samples(
-        np.ones(3),
-        graph=double,
-        forward=Rule(lambda primals: [[x + x for x in primals], []]),
-        backward=Rule(lambda residuals, cts: [[ct + ct for ct in cts]]),
-        expect=[[2.0, 2.0, 2.0]],
-    )
+_DOUBLE = build(lambda x: [x + x], [Type(as_dtype("float64"), (3,))], "double")
+custom_jvp_call.samples((3,), graph=_DOUBLE, rule=Rule(_push))
+custom_vjp_call.samples(
+    np.ones(3),
+    graph=_DOUBLE,
+    forward=Rule(lambda primals: [[x + x for x in primals], []]),
+    backward=Rule(lambda residuals, cts: [[ct + ct for ct in cts]]),
+    expect=[[2.0, 2.0, 2.0]],
+)

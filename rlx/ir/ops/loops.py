@@ -17,6 +17,7 @@ from ..number_check import asked
 from ..op import define, live_nodes
 from ..rules import batch_size, spread_those
 from ..types import Type, as_dtype
+from .compare import lt
 from .control import (
     check_carry,
     check_operands,
@@ -207,20 +208,12 @@ def _masked_loop(
     )
 
 
-def while_samples() -> None:
-    """Attach the samples, which need the other rooms.
-
-    So `ops/__init__` calls this last.
-    """
-    f64, boolean = Type(as_dtype("float64")), Type(as_dtype("bool"))
-    below = build(lambda limit, x: [OPS["lt"](x, limit)], [f64, f64], "below")
-    double = build(lambda x: [x * 2.0], [f64], "double")
-    while_loop.samples(
-        np.float64(20.0),
-        np.float64(1.5),
-        condition=below,
-        body=double,
-        n_condition=1,
-        expect=[24.0],
-    )
-    assert below.result_types == (boolean,)
+_NUMBER = Type(as_dtype("float64"))
+while_loop.samples(
+    np.float64(20.0),
+    np.float64(1.5),
+    condition=build(lambda limit, x: [lt(x, limit)], [_NUMBER, _NUMBER], "below"),
+    body=build(lambda x: [x * 2.0], [_NUMBER], "double"),
+    n_condition=1,
+    expect=[24.0],
+)

@@ -29,6 +29,7 @@ from .control import (
     with_tangents,
     zeros_like,
 )
+from .trigonometric import sin
 
 
 @define
@@ -245,26 +246,20 @@ def _regrouped(graph: Graph, is_fixed: Sequence[bool], n_constants: int, n_carry
     return permuted(graph, order, range(len(graph.results)))
 
 
-def scan_samples() -> None:
-    """Attach the samples, which need the other rooms.
+def _step(c: Value, s: Value, x: Value) -> list[Value]:
+    following = s * c + sin(x)
+    return [following, following * x]
 
-    So `ops/__init__` calls this last.
-    """
-    f64 = Type(as_dtype("float64"))
 
-    def step(c: Value, s: Value, x: Value) -> list[Value]:
-        following = s * c + OPS["sin"](x)
-        return [following, following * x]
-
-    body = build(step, [f64, f64, f64], "step")
-    scan.samples((), (), (4,), body=body, n_constants=1, n_carry=1, length=4)
-    scan.samples((), (), (4,), body=body, n_constants=1, n_carry=1, length=4, reverse=True)
-    total = build(lambda s, x: [s + x, s], [f64, f64], "total")
-    scan.samples(
-        np.float64(0.0),
-        [1.0, 2.0, 3.0],
-        body=total,
-        n_carry=1,
-        length=3,
-        expect=[6.0, [0.0, 1.0, 3.0]],
-    )
+_NUMBER = Type(as_dtype("float64"))
+_BODY = build(_step, [_NUMBER] * 3, "step")
+scan.samples((), (), (4,), body=_BODY, n_constants=1, n_carry=1, length=4)
+scan.samples((), (), (4,), body=_BODY, n_constants=1, n_carry=1, length=4, reverse=True)
+scan.samples(
+    np.float64(0.0),
+    [1.0, 2.0, 3.0],
+    body=build(lambda s, x: [s + x, s], [_NUMBER] * 2, "total"),
+    n_carry=1,
+    length=3,
+    expect=[6.0, [0.0, 1.0, 3.0]],
+)
