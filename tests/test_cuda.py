@@ -20,7 +20,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx.backends import registry
 from rlx.backends.c_like import cuda_c
-from rlx.backends.cuda import cards
+from rlx.backends.cuda import machine
 from rlx.backends.cuda.machine import compiled, machine_of
 from rlx.runtime.session import _session
 from rlx.tools.conformance import SWEPT
@@ -35,7 +35,7 @@ def compiler() -> str:
     if importlib.util.find_spec("cupy") is None:
         return "cupy is not installed"
     try:
-        cards.library().cuda.nvrtc.getVersion()
+        machine.library().cuda.nvrtc.getVersion()
     except Exception as error:
         return f"NVRTC is not installed: {error}"
     return ""
@@ -292,7 +292,7 @@ def test_no_driver(cuda, monkeypatch):
         raise Failure(35)
 
     monkeypatch.setattr(cuda.runtime, "getDeviceCount", fails)
-    assert "CUDA 13.0, is too old" in cards.find("cuda", "").reason
+    assert "CUDA 13.0, is too old" in machine.find("cuda", "").reason
     monkeypatch.setattr(cuda.runtime, "driverGetVersion", lambda: 0)
     device = rlx.Device("cuda")
     assert "no driver of NVIDIA" in device.reason and "nvidia.com" in device.install

@@ -10,7 +10,7 @@ import pytest
 
 import rlx
 from rlx.backends.c_like.plan import plan
-from rlx.backends.webgpu.few_arrays import few_arrays
+from rlx.backends.webgpu.backend import few_arrays
 from rlx.backends.webgpu.wgsl import Wgsl
 from rlx.lower.lir import evaluate
 from rlx.lower.pipeline import lower

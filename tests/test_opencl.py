@@ -12,7 +12,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx.backends import registry
 from rlx.backends.c_like.dialect import Limits
-from rlx.backends.opencl import platforms
+from rlx.backends.opencl import machine
 from rlx.backends.opencl.backend import target_of
 from rlx.ir.config import config
 from rlx.ir.interpret import interpret
@@ -249,13 +249,13 @@ def test_absence_has_a_reason(version: str | None, monkeypatch: pytest.MonkeyPat
                 raise ValueError("PLATFORM_NOT_FOUND_KHR")
             return [Platform()]
 
-    monkeypatch.setattr(platforms, "library", Library)
-    device, found = platforms.find("")
+    monkeypatch.setattr(machine, "library", Library)
+    device, found = machine.find("")
     assert device is None and not found.is_available
     assert "pocl-opencl-icd" in found.install
     assert ("PoCL 3.0" in found.reason) == (version is not None)
     if version is not None:
-        assert platforms.find("pocl")[1].reason == found.reason  # by its platform's version
-        assert not platforms.find("²")[1].is_available
-        _, other = platforms.find("nvidia")
+        assert machine.find("pocl")[1].reason == found.reason  # by its platform's version
+        assert not machine.find("²")[1].is_available
+        _, other = machine.find("nvidia")
         assert "'nvidia'" in other.reason and "0: cpu" in other.install

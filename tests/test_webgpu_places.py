@@ -13,8 +13,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx.backends.c_like.dialect import Limits
 from rlx.backends.c_like.plan import Plan, plan
-from rlx.backends.webgpu.layout import Layout
-from rlx.backends.webgpu.places import place_temporaries
+from rlx.backends.webgpu.layout import Layout, place_temporaries
 from rlx.backends.webgpu.wgsl import Wgsl
 from rlx.lower.pipeline import lower
 from rlx.lower.target import Target

@@ -18,8 +18,7 @@ from ..c_like.cuda_c import CudaC
 from ..c_like.executable import kernel_executable, kernel_target
 from ..c_like.plan import Launch, Plan, Product, plan
 from ..c_like.runner import Place, Places, Runner
-from .cards import DRIVERS, find
-from .machine import CudaArray, CudaMachine, machine_of
+from .machine import DRIVERS, CudaArray, CudaMachine, find, machine_of
 from .products import Gemm, Matrices, claim
 
 

@@ -25,8 +25,7 @@ from ..c_like.executable import kernel_executable, kernel_target
 from ..c_like.opencl_c import OpenClC
 from ..c_like.plan import Kernels, Launch, Plan, plan
 from ..c_like.runner import Place, Places, Runner
-from .machine import ClArray, ClMachine, Queued
-from .platforms import DRIVERS, find
+from .machine import DRIVERS, ClArray, ClMachine, Queued, find
 
 DOUBLES = frozenset(("float64", "complex128"))
 

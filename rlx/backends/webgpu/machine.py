@@ -18,8 +18,8 @@ from ..c_like.plan import KernelText, Launch, Plan
 from ..c_like.runner import Place, Places, Runner
 from .blocks import Block
 from .device import Device, Pipeline, Region
+from .layout import nbytes_of
 from .memory import Data, Form, new_data
-from .places import nbytes_of
 
 SLAB = 4096  # rows of numbers in a block
 ROW = 256  # bytes from one row to the next

@@ -138,9 +138,9 @@ def compile_beside(text: str, tier: str = "auto") -> tuple[bytes, tuple[str, ...
         llvm.ffi.lib.LLVMPY_DisposeMemoryBuffer(code)
 
 
-def assembly(text: str, *, level: int = 0) -> str:
+def assembly(text: str) -> str:
     """The machine code of a module as text."""
-    with _module(text, level) as module:
+    with _module(text, 0) as module:
         return _engine().target.emit_assembly(module)
 
 

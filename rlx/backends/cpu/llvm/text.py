@@ -22,14 +22,7 @@ KERNEL = "nounwind #0"  # attributes of functions; #0 are those of the module
 AS_WRITTEN = f"optnone noinline {KERNEL}"  # of what needs no optimization
 LLVM_NAMES = {
     "bool": "i1",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "uint8": "i8",
-    "uint16": "i16",
-    "uint32": "i32",
-    "uint64": "i64",
+    **{f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
     "float16": "half",
     "bfloat16": "bfloat",
     "float32": "float",

@@ -84,14 +84,7 @@ def _float(f: Function, instruction: str, vector: Vector, values: list[str]) -> 
 
 # -- integers and booleans ----------------------------------------------------------------------
 
-_INTEGER_BINARY = {
-    "add": "add",
-    "sub": "sub",
-    "mul": "mul",
-    "and": "and",
-    "or": "or",
-    "xor": "xor",
-}
+_INTEGER_BINARY = ("add", "sub", "mul", "and", "or", "xor")
 
 
 def _integer(f: Function, instruction: str, vector: Vector, values: list[str]) -> str:
@@ -100,7 +93,7 @@ def _integer(f: Function, instruction: str, vector: Vector, values: list[str]) -
     if instruction in _INTEGER_BINARY:
         if vector.dtype == "bool" and instruction in ("add", "mul"):
             instruction = {"add": "or", "mul": "and"}[instruction]
-        return f.emit(f"{_INTEGER_BINARY[instruction]} {text} {values[0]}, {values[1]}")
+        return f.emit(f"{instruction} {text} {values[0]}, {values[1]}")
     if instruction in ("max", "min"):
         return f.intrinsic(("s" if signed else "u") + instruction, vector, *values)
     if instruction in ("div", "rem"):

@@ -114,7 +114,7 @@ def _fill_table(scope: Scope, tiles: Tiles, load: Load, count: str, mask: str | 
     stride = load.index.stride_of(tiles.along)
     if mask is not None:
         lanes = f.emit(f"sub i64 {f.number(tiles.along.extent)}, {scope.names[tiles.along]}")
-        _copy_numbers(f, tiles, vector, (corner, table), f.number(stride), (count, lanes))
+        _copy_numbers(f, vector, (corner, table), f.number(stride), (count, lanes))
         return table
     whole, part, done = f.label("whole"), f.label("part"), f.label("filled")
     f.do(f"br i1 {f.emit(f'icmp eq i64 {count}, {tiles.rows}')}, label %{whole}, label %{part}")
@@ -123,7 +123,7 @@ def _fill_table(scope: Scope, tiles: Tiles, load: Load, count: str, mask: str | 
     _transpose(f, tiles, vector, (corner, table), stride)
     f.do(f"br label %{done}")
     f.start_block(part)
-    _copy_numbers(f, tiles, vector, (corner, table), f.number(stride), (count, str(tiles.lanes)))
+    _copy_numbers(f, vector, (corner, table), f.number(stride), (count, str(tiles.lanes)))
     f.go_on(done)
     return table
 
@@ -158,7 +158,6 @@ def _fetch_next(f: Function, tiles: Tiles, vector: Vector, corner: str, stride: 
 
 def _copy_numbers(
     f: Function,
-    tiles: Tiles,
     vector: Vector,
     pointers: tuple[str, str],
     stride: str,

@@ -37,9 +37,8 @@ from ..loops.scalar import IN_TURN
 from ..loops.scope import Scope, memory_element
 from ..runtime.polls import LONG, is_due, leave_if_stopped
 from .emit import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
-from .problem import UNTUNED, WIDENED, Tuning
+from .problem import UNTUNED, WIDENED, Digit, Tuning, Windows, joined
 from .view import OperandView
-from .windows import Digit, Windows, joined
 
 STEP = f"noinline {KERNEL}"  # attributes of the function of a step
 ROW_BLOCKS = (64, 8, 1)

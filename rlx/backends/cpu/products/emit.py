@@ -18,10 +18,9 @@ from ..runtime.polls import goes_on
 from .choice import GemmPlan
 from .kernel import emit_columns, emit_dots, emit_finish, emit_kernel
 from .pack import emit_pack_a, emit_pack_b, panel_start
-from .problem import Blocking, Epilogue, Operand, Problem, floor_power, memory_type
+from .problem import Blocking, Epilogue, Operand, Problem, floor_power, memory_type, place_of
 from .registers import emit_group_kernel, emit_tile_kernel, emit_tile_pack, tile_registers
 from .view import OperandView, emit_view_pack
-from .windows import place_of
 
 __all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
 

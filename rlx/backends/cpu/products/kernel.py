@@ -20,13 +20,14 @@ from .problem import (
     HALVES,
     NARROW,
     Blocking,
+    Digit,
     Epilogue,
     Problem,
     Tile,
     floor_power,
     memory_type,
+    place_of,
 )
-from .windows import Digit, place_of
 
 TILE_PARAMETERS = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%start_row")]
 TILE_PARAMETERS += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth"), ("ptr", "%ahead")]
