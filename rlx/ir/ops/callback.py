@@ -22,10 +22,7 @@ from .custom import Rule
 def pure_callback(
     *operands: Type, fn: Rule, results: tuple[Type, ...], vmap_method: str = "sequential"
 ) -> Any:
-    """Call a Python function of arrays that only computes.
-
-    It may be left out or repeated.
-    """
+    """Call a pure Python function of arrays, which may be dropped or repeated."""
     return results
 
 

@@ -1,7 +1,4 @@
-"""Complex numbers as pairs in memory: view_as_real, view_as_complex.
-
-And what goes between numbers and their parts: `parts_of`, `whole_of`, `in_pairs`.
-"""
+"""Complex numbers and their parts: view_as_real, view_as_complex, and conversions."""
 
 from __future__ import annotations
 

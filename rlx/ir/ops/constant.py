@@ -1,7 +1,4 @@
-"""Values from nothing: constant, full, iota.
-
-And what a fold rule can know about a value.
-"""
+"""Ops without operands: constant, full, iota; and what is known of values."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _transpose_x(
 ) -> Value:
     """ct · y over the free axes of y.
 
-    It gives the batch axes, x's free axes, x's contracted ones.
+    The result has the batch axes, x's free axes, x's contracted ones.
     """
     free = [_free(a.rank, contract[i], batch[i]) for i, a in enumerate((x.type, y.type))]
     stay = tuple(range(len(batch[0])))
@@ -196,7 +196,7 @@ def _transpose_y(
 ) -> Value:
     """x · ct over the free axes of x.
 
-    It gives the batch axes, y's contracted axes, y's free ones.
+    The result has the batch axes, y's contracted axes, y's free ones.
     """
     free = [_free(a.rank, contract[i], batch[i]) for i, a in enumerate((x.type, y.type))]
     stay = tuple(range(len(batch[0])))

@@ -146,10 +146,7 @@ def filled(tangents: Sequence[Value | None], types: Sequence[Any]) -> list[Value
 def with_tangents(
     results: Sequence[Value], active: Sequence[bool]
 ) -> tuple[list[Value], list[Value | None]]:
-    """Cut the results of a jvp graph into primal results and tangents.
-
-    A tangent is None where inactive.
-    """
+    """Split the results of a jvp graph into primals and tangents, None if inactive."""
     count = len(active)
     return list(results[:count]), weave(active, results[count:], [None] * count)
 
@@ -324,9 +321,9 @@ def _for_members(
 
 
 def only_of(which: Value, args: Sequence[Value], batched: Sequence[bool]) -> list[Value]:
-    """Operands in which the other members of a batch are like the first of some.
+    """Replace members of a batch outside of a choice by the first one in it.
 
-    So what is computed for the others makes no bad numbers that a check would find.
+    What is computed for them then makes no bad numbers that a check would find.
     """
     integer = as_dtype("int32")
     first = OPS["argmax"](OPS["convert"](which, dtype=integer), axis=0)

@@ -1,7 +1,4 @@
-"""Changes of representation: convert, bitcast, and the parts of complex numbers.
-
-And half-size floats computed in float32: what composites do before and after.
-"""
+"""Conversions: convert, bitcast, parts of complex numbers, half-size floats."""
 
 from __future__ import annotations
 

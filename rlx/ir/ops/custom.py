@@ -47,10 +47,7 @@ class Rule:
 
 
 def batched_rule(batch_graph: Any, rule: Rule, size: Any) -> Rule:
-    """The rule of a batch: every argument and result has the batch as axis 0.
-
-    None among the arguments stays.
-    """
+    """The batched rule: arguments, except None, and results have the batch as axis 0."""
 
     def mapped(*groups: Sequence[Value | None], **known: Any) -> list[list[Value]]:
         counts = [len(group) for group in groups]

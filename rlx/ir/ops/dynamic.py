@@ -34,10 +34,7 @@ def _check_starts(x: Type, starts: Sequence[Type]) -> None:
 
 
 def _clamped(starts: Sequence[np.ndarray], shape: Sequence[int], sizes: Sequence[int]) -> tuple:
-    """The window of the given sizes at the nearest starts where it fits.
-
-    It is given as NumPy slices.
-    """
+    """NumPy slices of the window at starts clamped to fit."""
     lines = zip(starts, shape, sizes, strict=True)
     begin = [min(max(int(start), 0), length - size) for start, length, size in lines]
     return tuple(np.s_[a : a + size] for a, size in zip(begin, sizes, strict=True))
@@ -62,10 +59,7 @@ def _known_starts(
 
 @define
 def dynamic_slice(x: Type, *starts: Type, sizes: tuple[int, ...]) -> Type:
-    """Read a block of the given sizes at starts that are known only at run time.
-
-    A block that does not lie inside of x is moved there.
-    """
+    """Read a block of the given sizes at starts known at run time, clamped to fit x."""
     _check_starts(x, starts)
     check_count("sizes", sizes, x)
     _check_fits(x, x.with_shape(sizes))
@@ -158,10 +152,7 @@ dynamic_slice.samples((), sizes=())
 
 @define
 def dynamic_update_slice(x: Type, update: Type, *starts: Type) -> Type:
-    """Replace a block of x by `update`, at starts that are known only at run time.
-
-    A block that does not lie inside of x is moved there.
-    """
+    """Replace a block of x by `update` at starts known at run time, clamped to fit."""
     check_dtypes(x, update, "the update: update")
     if x.rank != update.rank:
         raise ShapeError(

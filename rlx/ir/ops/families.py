@@ -113,10 +113,7 @@ def pointwise(
 
 
 def linear_in_each(*rules: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """Make a transpose rule from one rule for each argument.
-
-    A rule is used where its argument is linear.
-    """
+    """Make a transpose rule from one rule for each argument that may be linear."""
 
     def transpose_each(ct: Value, *args: Any, **attrs: Any) -> list[Any]:
         return [

@@ -409,10 +409,7 @@ def _weighted(x: Value, line: Value) -> Value:
 
 
 def _multiplicity(n: Any) -> np.ndarray:
-    """How many of n frequencies each of the first half stands for.
-
-    They are itself and its mirror.
-    """
+    """How many of n frequencies each of the first half stands for, with its mirror."""
     k = np.arange(n // 2 + 1)
     return np.where((k == 0) | (2 * k == n), 1.0, 2.0)
 

@@ -81,9 +81,9 @@ def gather(
 
 
 def fill_number(dtype: np.dtype) -> SCALAR:
-    """What mode "fill" reads outside.
+    """The number that mode "fill" reads outside of an array, by dtype.
 
-    That is NaN, the least signed or greatest unsigned number, True.
+    It is NaN, the least signed or greatest unsigned number, or True.
     """
     if is_integer(dtype):
         info = np.iinfo(dtype)

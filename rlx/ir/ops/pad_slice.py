@@ -97,10 +97,7 @@ def pad_transpose(
 
 
 def _unpadded(ct: Value, x: Any, low: tuple, high: tuple, interior: tuple) -> Value:
-    """The elements of a padded array that stand where those of x went.
-
-    There is a 0 for each one cut off.
-    """
+    """The elements of a padded array at the places of those of x, 0 if cut off."""
     none = (0,) * ct.rank
     undo = pad(
         ct,

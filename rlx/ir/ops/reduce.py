@@ -91,10 +91,7 @@ reduce_prod = _reduction(
 
 
 def _reduce_prod_jvp(t: Value, out: Value, x: Value, *, axes: tuple[int, ...]) -> Value:
-    """Each tangent times the product of the other elements.
-
-    So zeros among them do no harm.
-    """
+    """The sum of tangents times the product of the other elements, safe for zeros."""
     line = _in_one_line(x, axes)
     axis = line.rank - 1
     before = cumprod(shifted(line, 1, 1, axis), axis=axis)

@@ -1,7 +1,4 @@
-"""Writing at computed places: the scatter ops.
-
-They are scatter, scatter_add, scatter_mul, scatter_min, scatter_max.
-"""
+"""The scatter ops: scatter, scatter_add, scatter_mul, scatter_min, scatter_max."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ log_softmax.samples([1e4, 0.0], axes=(0,), expect=[0.0, -1e4])
 def logsumexp(x: Type, *, axes: Axes) -> Type:
     """Logarithm of the sum of exp(x) along axes.
 
-    It is -inf, with a zero derivative, where all are -inf.
+    Where all numbers are -inf, so is the result, with a zero derivative.
     """
     _check(x, axes)
     return x.with_shape(tuple(x.shape[i] for i in kept(x, axes)))

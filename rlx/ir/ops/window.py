@@ -15,10 +15,7 @@ Axes = tuple[int, ...]
 
 
 def check_indices(indices: Type, start_axes: Axes) -> None:
-    """Raise unless `indices` holds an integer for each of `start_axes`.
-
-    Its last axis holds them.
-    """
+    """Check that the last axis of `indices` has an integer for each of `start_axes`."""
     check_integers("indices", indices)
     if indices.rank == 0 or indices.shape[-1] != len(start_axes):
         raise ShapeError(
@@ -30,10 +27,7 @@ def check_indices(indices: Type, start_axes: Axes) -> None:
 def check_window(
     x: Type, indices: Type, gone: Axes, batch: Axes, indices_batch: Axes, starts: Axes
 ) -> None:
-    """Raise unless the axes of a window and its start lie in their arrays.
-
-    Each may be there once.
-    """
+    """Check that the axes of a window and its start are in range, each once."""
     for axes in ((*gone, *batch), (*starts, *batch)):
         if len(set(axes)) != len(axes) or not all(0 <= i < x.rank for i in axes):
             raise AxisError(

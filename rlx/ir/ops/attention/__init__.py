@@ -1,4 +1,4 @@
-"""The rooms of attention and its derivative.
+"""Ops of attention and its derivative.
 
 Read `attention.py` first; `blocks.py` is the online form for long sequences.
 """

@@ -1,4 +1,4 @@
-"""The rooms of convolutions, and of the windows they are made of.
+"""Ops of convolutions, and of the windows they are made of.
 
 Read `conv.py` first.
 """

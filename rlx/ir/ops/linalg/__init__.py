@@ -1,4 +1,4 @@
-"""The rooms of linear algebra: factorizations, eigenvalues, solvers.
+"""Ops of linear algebra: factorizations, eigenvalues, solvers.
 
 Read `factor.py` first; `matrices.py` holds what the rooms share, `small.py` the loops for small
 matrices.

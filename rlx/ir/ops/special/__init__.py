@@ -1,6 +1,6 @@
-"""The rooms of special functions: gamma, beta, Bessel, zeta, and their inverses.
+"""Special functions: gamma, beta, Bessel, zeta, and their inverses.
 
-They are composites; read `family.py` first.
+These ops are composites; read `family.py` first.
 """
 
 from . import bessel, entropy, gamma, incomplete, integrals, normal
