@@ -42,7 +42,7 @@ from ..ir.tracebacks import boundary
 from ..ir.types import DTYPES, Type
 from ..lower.hir import expand, inline_calls
 from ..runtime.compiled import CompiledGraph, parameter_names
-from ..runtime.constants import hold_last
+from ..runtime.constants import hold_constants
 from ..runtime.devices import default_device
 from ..runtime.session import CompileOptions, default_session
 from ..trace import pytree
@@ -327,7 +327,7 @@ class Exported:
         # a device that knows no open sizes gets a program for each size it meets
         specialize = not session.backend.target.has_symbolic_sizes
         options = CompileOptions(fixed=len(held), specialize=specialize)
-        return hold_last(session.compile(self.graph, options=options), held)
+        return hold_constants(session.compile(self.graph, options=options), held)
 
     def _traced(self, given: Sequence[Any]) -> Sequence[Any]:
         """The graph recorded in the one under construction."""

@@ -25,11 +25,11 @@ from .session import CompileOptions, Session
 
 
 @record
-class FixedGraph:
-    """A graph that is compiled for fixed parameters, and wants their arrays.
+class WithConstants:
+    """A graph compiled for parameters that are constants, without their arrays.
 
-    `params` are the fixed parameters by their places. `early` is what runs once; `late` takes the
-    free parameters, the fixed ones at the places `kept`, and what `early` gives.
+    `params` are the constants by their places. `early` is what runs once; `late` takes the
+    free parameters, the constants at the places `kept`, and what `early` gives.
     """
 
     params: dict[int, Value]
@@ -41,20 +41,20 @@ class FixedGraph:
     @classmethod
     def of(
         cls, session: Session, graph: Graph, fixed: Sequence[int], options: CompileOptions
-    ) -> FixedGraph:
-        """Compile a graph whose parameters at some places are fixed."""
+    ) -> WithConstants:
+        """Compile a graph whose parameters at some places are constants."""
         from ..lower.hir.split_fixed import split_fixed  # with all of lowering, 20 ms to import
 
         precise = prepared(graph, session.policy_for(options))
         casts = "" if precise.graph is graph else f"; {precise.report}"
-        options = replace(options, precision=AS_WRITTEN)  # what is fixed is cast once, early
+        options = replace(options, precision=AS_WRITTEN)  # constants are cast once, early
         graph = precise.graph
         parts = split_fixed(graph, fixed, session.backend.target.wants)
         early = None
         if parts.early.results:
             plain = replace(options, donate=(), specialize=False, buckets=(), fixed=0)
             early = session.compile(parts.early, options=plain)
-        # open sizes are met in ways of their own, which know of no fixed arrays
+        # open sizes are met in ways of their own, which know of no constants
         is_open = is_symbolic(parts.late.param_types)
         count, buckets = (0, options.buckets) if is_open else (parts.count, ())
         late = session.compile(parts.late, options=replace(options, fixed=count, buckets=buckets))
@@ -62,14 +62,14 @@ class FixedGraph:
 
     @property
     def report(self) -> str:
-        """What becomes of the fixed arrays."""
+        """What becomes of the constants."""
         count = len(self.early.graph.results) if self.early else 0
         return f"values computed once: {count}{self.casts}"
 
     def bind(self, given: Mapping[int, Any]) -> CompiledGraph:
         """The compiled graph of the free parameters.
 
-        `given` are the fixed arrays by their places. The memory of NumPy arrays is not shared.
+        `given` are the constants by their places. The memory of NumPy arrays is not shared.
         """
         name = self.late.graph.name
         arrays = [given[i] for i in self.params]
@@ -85,7 +85,7 @@ class FixedGraph:
         return _holding(self.late, made, [x for x, y in rows if not isinstance(y, Array)])
 
 
-def hold_last(compiled: CompiledGraph, arrays: Sequence[Any]) -> CompiledGraph:
+def hold_constants(compiled: CompiledGraph, arrays: Sequence[Any]) -> CompiledGraph:
     """The compiled graph of the other parameters, for arrays of the last ones."""
     if not arrays:
         return compiled

@@ -2,7 +2,8 @@
 
 Kernels are loops over scalar expressions. `lower.schedule` makes a `Program` of a graph, and
 loop backends render it. It knows no op and no device. Read `program.py` first, then `expr.py` and
-`index.py`.
+`index.py`. These three import each other, for types alone: an index may load numbers, an expression
+loads from a buffer at an index, and a program has both.
 """
 
 from .access import reads, writes

@@ -9,7 +9,7 @@ from ...ir.errors import ArgumentError, StructureError
 from ...ir.graph import Graph
 from ...ir.record import record
 from ...runtime.compiled import CompiledGraph
-from ...runtime.constants import FixedGraph
+from ...runtime.constants import WithConstants
 from ...runtime.session import CompileOptions, default_session
 from ...trace import pytree
 from ...trace.make_graph import Traced
@@ -35,19 +35,19 @@ class Owner(Protocol):
 class Binding:
     """A compiled function with some arguments bound.
 
-    `names` are the bound ones, `fixed` is what was compiled for them. `compiled` takes the leaves
-    of the others, whose structure is `tree`.
+    `names` are the bound ones, `constants` is what was compiled for them. `compiled` takes the
+    leaves of the others, whose structure is `tree`.
     """
 
     names: frozenset[str]
-    fixed: FixedGraph
+    constants: WithConstants
     compiled: CompiledGraph
     tree: pytree.Structure
 
     @property
     def report(self) -> str:
         """Lines for reports: what was precomputed from the bound arguments."""
-        return f"bound: {', '.join(sorted(self.names))}; {self.fixed.report}"
+        return f"bound: {', '.join(sorted(self.names))}; {self.constants.report}"
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The leaves of the arguments of a call."""
@@ -86,12 +86,12 @@ def bound_to(owner: Owner, before: Binding | None, arguments: Mapping[str, Any])
     places += range(owner.traced.n_args, owner.traced.n_args + len(captures))
     names = frozenset(arguments)
     if before is not None and before.names == names:
-        fixed = before.fixed
+        constants = before.constants
     else:
         session = default_session(owner.compiled.device)
-        fixed = FixedGraph.of(session, owner.graph, places, owner.options)
+        constants = WithConstants.of(session, owner.graph, places, owner.options)
     given = dict(zip(places, (*arrays, *captures), strict=True))
-    return Binding(names, fixed, fixed.bind(given), _others(owner.traced, names))
+    return Binding(names, constants, constants.bind(given), _others(owner.traced, names))
 
 
 def _arguments(traced: Traced) -> dict[str, tuple[pytree.Structure, int]]:

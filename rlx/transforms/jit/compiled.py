@@ -18,7 +18,7 @@ from ...ir.tracebacks import boundary
 from ...ir.types import as_dtype
 from ...runtime import MISS
 from ...runtime.compiled import CompiledGraph, Cost, parameter_names, places_of
-from ...runtime.constants import hold_last
+from ...runtime.constants import hold_constants
 from ...runtime.queue import Pending, failing, given_calls, run_all
 from ...runtime.session import CompileOptions, default_session
 from ...trace import pytree
@@ -343,7 +343,7 @@ class Lowered:
         captures = () if is_open else self.traced.captures
         session, fixed = default_session(self.device), replace(options, fixed=len(captures))
         compiled = session.compile(self.graph, options=fixed)
-        compiled = hold_last(compiled, captures) if captures else compiled
+        compiled = hold_constants(compiled, captures) if captures else compiled
         return Compiled(self.traced, compiled, self.mark_static, options=options)
 
 

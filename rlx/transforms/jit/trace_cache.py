@@ -11,7 +11,7 @@ import numpy as np
 from ...ir.config import config
 from ...ir.graph import Graph
 from ...ir.types import Type
-from ...runtime.constants import hold_last
+from ...runtime.constants import hold_constants
 from ...runtime.debug import tell_recorded
 from ...runtime.session import CompileOptions, default_session
 from ...runtime.trace_store import TraceStore
@@ -78,7 +78,7 @@ class TraceCache:
         if compiled is None:
             return None
         graph, captures = compiled.graph, known.captured(self._arrays)
-        compiled = hold_last(compiled, () if compiled.donated else captures)
+        compiled = hold_constants(compiled, () if compiled.donated else captures)
         out_tree = pytree.structure(known.tree)
         weak = tuple(isinstance(kind[0], Type) and kind[1] for kind in self._kinds)
         baked = tuple(self._arrays[i] for i in known.baked)
