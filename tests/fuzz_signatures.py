@@ -179,7 +179,7 @@ def _guessed(name: str, fn: Any) -> Call | None:
     return Call(name, name.split(".")[-1], tuple(arguments))
 
 
-def _extended(call: Call, fn: Any) -> Call:
+def extended(call: Call, fn: Any) -> Call:
     """The call with its other keywords at their defaults."""
     try:
         signature = inspect.signature(fn)
@@ -199,7 +199,7 @@ def _extended(call: Call, fn: Any) -> Call:
 def mutations(call: Call, space: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
     """The call with each argument replaced in turn, and with a misspelt keyword."""
     fn = eval(call.function, space)
-    whole = _extended(call, fn)
+    whole = extended(call, fn)
     known = [(name, text) for name, text in call.arguments]
 
     def run(i: int, make: Callable[[], Any]) -> Any:
@@ -258,7 +258,8 @@ def verdict(call: Call, fn: Any, run: Callable[[], Any], seconds: float = 5.0) -
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("error")
-            signal.setitimer(signal.ITIMER_REAL, seconds)
+            # again and again: the first may ring where Python passes errors by
+            signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
             try:
                 run()
             finally:
@@ -310,6 +311,8 @@ def _checked(error: RlxError) -> dict | None:
 
 def _finding(kind: str, text: str, error: BaseException) -> dict:
     frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, TimeUpError):
+        frames = [frame for frame in frames if frame.name != _ring.__name__]
     ours = [f for f in frames if f.filename.startswith(HOUSE)]
     at = ours[-1] if ours else frames[-1]
     place = f"{at.filename.removeprefix(HOUSE + '/')}:{at.lineno}"

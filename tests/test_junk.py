@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import warnings
+
 import pytest
-from fuzz_signatures import fuzz, summary
+from fuzz_signatures import Call, _is_callers_own, fuzz, summary, verdict
+
+import rlx
+from rlx.numpy import padding
 
 SAMPLE = """
 numpy.sum numpy.reshape numpy.concatenate numpy.convolve numpy.polyadd numpy.linspace numpy.diag
@@ -21,3 +27,28 @@ def test_junk_is_explained(name, tmp_path, monkeypatch):
     found: list[dict] = []
     fuzz([name], lambda row: found.append(row) if "kind" in row else None, 8, len(name))
     assert not found, summary(found)
+
+
+def refused():
+    raise rlx.ShapeError("what is wrong", fix="")
+
+
+WRONG = {
+    "KeyError": lambda: {}["x"],
+    "TypeError": lambda: len(3),  # that of another function
+    "no fix": refused,
+    "RuntimeWarning": lambda: warnings.warn("invalid value", RuntimeWarning, stacklevel=1),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_the_fuzz_finds_what_is_wrong(kind):
+    found = verdict(Call("numpy.sum", "sum", ()), rlx.numpy.sum, WRONG[kind])
+    assert found and found["kind"] == kind
+
+
+def test_the_fuzz_finds_calls_that_do_not_end(monkeypatch):
+    monkeypatch.setattr(padding, "as_tensor", lambda x: sum(1 for _ in itertools.count()))
+    call = Call("numpy.pad", "pad", ())
+    found = verdict(call, rlx.numpy.pad, lambda: rlx.numpy.pad([1], 1), seconds=0.05)
+    assert found and found["kind"] == "no end" and not _is_callers_own("pad_width=7", found)

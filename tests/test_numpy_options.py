@@ -124,3 +124,12 @@ def test_jit_takes_places_of_arguments():
     same(rlx.jit(lambda x, n: x * len(n), static_argnums=(-1,))(X, "ab"), X * 2)
     with pytest.raises(StaticArgumentError, match="no argument 2 to be in static_argnums"):
         rlx.jit(lambda x, n: x, static_argnums=2)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "symmetric"])
+@pytest.mark.parametrize("shape", [(1,), (1, 3), (2, 1)])
+def test_one_element_is_mirrored_as_numpy_does(mode, shape):
+    x = np.arange(1.0, 1 + np.prod(shape), dtype=np.float32).reshape(shape)
+    for kind in ("odd", "even"):
+        wanted = np.pad(x, 3, mode, reflect_type=kind)
+        np.testing.assert_array_equal(rnp.pad(x, 3, mode, reflect_type=kind), wanted)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
+from fuzz_signatures import Call, calls, extended, scope
 
-import rlx
 import rlx.numpy as rnp
 from rlx import lax, nn
 from rlx.ir.errors import RlxError
@@ -75,39 +80,68 @@ def test_products_give_the_dtype_that_is_asked_for():
         assert product(preferred_element_type="float64").dtype == "float64", name
 
 
-OPTIONS = {
-    "take": lambda junk: rnp.take(V, [0], mode=junk),
-    "take_along_axis": lambda junk: rnp.take_along_axis(V, np.array([0]), 0, mode=junk),
-    "put": lambda junk: rnp.put(V, [0], 1.0, mode=junk),
-    "put_along_axis": lambda junk: rnp.put_along_axis(V, np.array([0]), 1.0, 0, mode=junk),
-    "choose": lambda junk: rnp.choose([0], [V], mode=junk),
-    "ravel_multi_index": lambda junk: rnp.ravel_multi_index([[0]], [2], mode=junk),
-    "ravel_multi_index order": lambda junk: rnp.ravel_multi_index([[0]], [2], order=junk),
-    "at get": lambda junk: rlx.array(V).at[0].get(mode=junk),
-    "at set": lambda junk: rlx.array(V).at[0].set(1.0, mode=junk),
-    "pad": lambda junk: rnp.pad(V, 1, mode=junk),
-    "searchsorted side": lambda junk: rnp.searchsorted(V, V, side=junk),
-    "searchsorted method": lambda junk: rnp.searchsorted(V, V, method=junk),
-    "quantile": lambda junk: rnp.quantile(V, 0.5, method=junk),
-    "percentile": lambda junk: rnp.percentile(V, 50.0, method=junk),
-    "reshape": lambda junk: rnp.reshape(M, -1, order=junk),
-    "ravel": lambda junk: rnp.ravel(M, order=junk),
-    "convolve": lambda junk: rnp.convolve(V, V, mode=junk),
-    "meshgrid": lambda junk: rnp.meshgrid(V, V, indexing=junk),
-    "qr": lambda junk: rnp.linalg.qr(M, mode=junk),
-    "eigh": lambda junk: rnp.linalg.eigh(M, UPLO=junk),
-    "norm": lambda junk: rnp.linalg.norm(M, ord=junk),
-    "fft": lambda junk: rnp.fft.fft(V, norm=junk),
-    "conv padding": lambda junk: lax.conv(IMAGE, KERNEL, (1, 1), junk),
-    "interp": lambda junk: rnp.interp(V, V, V, left=junk),
-}
+# -- every text option of every public function -------------------------------------------------
+
+# texts of the user's own: names, messages, files, formulas; and what is read where it is used
+WORDS = "name message text string subscripts source file sep separator axes axis_name device policy"
+OWN = set(WORDS.split())
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_junk_is_refused(name):
-    for junk in ("zz", ""):
-        with pytest.raises((RlxError, TypeError, ValueError)):
-            OPTIONS[name](junk)
+def options() -> Iterator[tuple[str, str, str, Callable[[], Any]]]:
+    """The function, the option, a word that is right, and a call with one that is wrong."""
+    scopes: dict[str, dict[str, Any]] = {}
+    for name, known in calls().items():
+        for module, call in known:
+            if module not in scopes:
+                scopes[module] = scope(module)
+            space = scopes[module]
+            function = eval(call.function, space)
+            for place, label, right in words_of(call, function):
+                if label not in OWN:
+                    yield name, label, right, partial(with_wrong, call, function, place, space)
+
+
+def words_of(call: Call, function: Any) -> Iterator[tuple[int, str, str]]:
+    """The place, the name and the word of each argument that is a text."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except ValueError:
+        names = []
+    for i, (key, text) in enumerate(extended(call, function).arguments):
+        with contextlib.suppress(ValueError, SyntaxError):  # no literal
+            right = ast.literal_eval(text)
+            if isinstance(right, str):
+                yield i, key or (names[i] if i < len(names) else str(i)), right
+
+
+def with_wrong(call: Call, function: Any, place: int, space: dict[str, Any]) -> Any:
+    """Call a function with a word that is none."""
+    args, keywords = [], {}
+    for i, (key, text) in enumerate(extended(call, function).arguments):
+        if i != place and i >= len(call.arguments):
+            continue  # defaults stay
+        value = "zz" if i == place else eval(text, space)
+        if key:
+            keywords[key] = value
+        else:
+            args.append(value)
+    return function(*args, **keywords)
+
+
+def test_a_wrong_word_lists_the_right_ones(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    silent, count = [], 0
+    for name, label, right, call in options():
+        count += 1
+        try:
+            call()
+            silent.append(f"{name}({label}='zz'): no error")
+        except RlxError as error:
+            said = f"{error.what} {error.fix}"
+            if right not in said or "zz" not in said:
+                silent.append(f"{name}({label}='zz'), where {right!r} is right: {said}")
+    assert not silent, "\n".join(silent)
+    assert count > 150
 
 
 def test_windows_of_attention_show_keys():

@@ -19,6 +19,8 @@ from .elementwise import multiply, refuse_out
 from .manipulation import moveaxis, reshape, transpose
 from .reductions import sum
 
+WAYS = ("auto", True, False, "greedy", "optimal")  # to find an order of products
+
 
 def einsum(
     subscripts: Any,
@@ -64,7 +66,7 @@ def _contracted(
     """The sum of products, two of the operands at a time."""
     is_path = isinstance(optimize, list | tuple)
     if not is_path:
-        choice("einsum: optimize", optimize, ("auto", True, False, "greedy", "optimal"))
+        choice("einsum: optimize", optimize, WAYS)
     dtype = result_dtype(*tensors)
     sizes = _label_sizes(inputs, tensors)
     terms = [
@@ -97,11 +99,11 @@ def einsum_path(
     """
     subscripts, operands = _as_text(subscripts, operands)
     stand_ins = [np.broadcast_to(np.float32(0), as_tensor(x).shape) for x in operands]
-    how: Any = "greedy" if isinstance(optimize, str) and optimize == "auto" else optimize
-    if isinstance(how, list):
-        how = ["einsum_path", *_steps("einsum_path", how, len(operands))]
+    if isinstance(optimize, list):
+        how: Any = ["einsum_path", *_steps("einsum_path", optimize, len(operands))]
     else:
-        how = choice("einsum_path: optimize", how, (True, False, "greedy", "optimal"))
+        known = choice("einsum_path: optimize", optimize, WAYS)
+        how = "greedy" if known == "auto" else known
     inputs, _ = _parse(subscripts, [as_tensor(x) for x in operands])  # an error if they are wrong
     _label_sizes(inputs, stand_ins)
     return np.einsum_path(subscripts, *stand_ins, optimize=how)  # it reads nothing but shapes

@@ -20,7 +20,7 @@ from .creation import arange, zeros
 from .distribution import median
 from .elementwise import Tensor, add, multiply, subtract
 from .indexing import take
-from .manipulation import concatenate, moveaxis, ravel, reshape
+from .manipulation import concatenate, moveaxis, ravel, repeat, reshape
 from .reductions import max, min
 from .statistics import mean
 
@@ -135,6 +135,9 @@ def _index_border(mode: str, reflect_type: str) -> Callable[..., Any]:
 def _odd_border(x: Any, axis: int, before: int, after: int, skipped: int) -> tuple[Any, Any]:
     """The border mirrored in the edges' elements, again and again where it is wide."""
     turned = moveaxis(x, axis, 0)
+    if turned.shape[0] == skipped:  # nothing is left to mirror: NumPy repeats the one element
+        first, last = (repeat(turned, n, 0) for n in (before, after))
+        return moveaxis(first, 0, axis), moveaxis(last, 0, axis)
     whole, left, right = turned, before, after
     while left or right:
         step = builtins.min(whole.shape[0] - skipped, builtins.max(left, right))
