@@ -80,6 +80,8 @@ def lu_reference(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _factor(a: np.ndarray, pivots: np.ndarray, order: np.ndarray, start: int, stop: int) -> None:
     """Gauss's elimination of columns, in place: half of them, then the other half."""
     if stop - start <= PANEL:
+        if len(a) == 1:
+            return _eliminate_alone(a[0], pivots[0], order[0], start, stop)
         return _eliminate(a, pivots, order, start, stop)
     middle = (start + stop) // 2
     _factor(a, pivots, order, start, middle)
@@ -95,18 +97,39 @@ def _without_lower(both: np.ndarray, b: np.ndarray) -> np.ndarray:
     return triangular_solve_reference(both, b, **modes, unit_diagonal=True)
 
 
+def _lengths(x: np.ndarray) -> np.ndarray:
+    """The lengths of numbers; of complex ones as LAPACK takes it here."""
+    return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
+
+
+def _eliminate_alone(
+    a: np.ndarray, pivots: np.ndarray, order: np.ndarray, start: int, stop: int
+) -> None:
+    """The same elimination of one matrix; the columns beside are exchanged last, all at once."""
+    panel = np.ascontiguousarray(a[start:, start:stop].T)
+    order_here = np.arange(len(a) - start)
+    for j, line in enumerate(panel):
+        pivot = j + int(_lengths(line[j:]).argmax())
+        pivots[start + j] = start + pivot
+        if pivot != j:
+            panel[:, [j, pivot]] = panel[:, [pivot, j]]
+            order_here[[j, pivot]] = order_here[[pivot, j]]
+        below = line[j + 1 :]
+        if line[j] != 0:
+            below /= line[j]
+        panel[j + 1 :, j + 1 :] -= panel[j + 1 :, j, None] * below
+    a[start:, start:stop] = panel.T
+    moved = np.flatnonzero(order_here != np.arange(len(order_here)))
+    after, before = start + moved, start + order_here[moved]
+    for x in (a[:, :start], a[:, stop:], order):
+        x[after] = x[before]
+
+
 def _eliminate(a: np.ndarray, pivots: np.ndarray, order: np.ndarray, start: int, stop: int) -> None:
     """Gauss's elimination of columns one by one, in place, with exchange of whole rows."""
     members = np.arange(len(a))
     for j in range(start, stop):
-        line = a[:, j:, j]
-        # the length of complex numbers as LAPACK takes it here
-        size = (
-            np.abs(np.real(line)) + np.abs(np.imag(line))
-            if line.dtype.kind == "c"
-            else np.abs(line)
-        )
-        pivot = j + np.argmax(size, axis=1)
+        pivot = j + np.argmax(_lengths(a[:, j:, j]), axis=1)
         pivots[:, j] = pivot
         for x in (a, order):
             x[members, j], x[members, pivot] = x[members, pivot], x[members, j]
