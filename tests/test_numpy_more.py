@@ -222,3 +222,30 @@ def test_running_extremes_of_truths(name):
     for axis in (0, 1):
         found = getattr(rnp, name).accumulate(x, axis)
         same(found, getattr(np, name).accumulate(x, axis))
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("sizes", [(400, 90), (40, 41), (5, 1)])
+def test_sums_of_long_convolutions_are_as_near_as_numpys(mode, sizes):
+    random = np.random.default_rng(0)
+    a, v = (random.normal(size=n).astype(np.float32) for n in sizes)
+    for name in ("convolve", "correlate"):
+        theirs, ours = getattr(np, name), getattr(rnp, name)
+        exact = theirs(a.astype(float), v.astype(float), mode)
+        most = 4 * abs(theirs(a, v, mode) - exact).max() + 1e-6
+        for made in (ours(a, v, mode), rlx.jit(lambda a, v, f=ours: f(a, v, mode))(a, v)):
+            assert made.shape == exact.shape and abs(np.asarray(made) - exact).max() <= most
+        whole = [(3 * x).astype("int32") for x in (a, v)]
+        assert ours(*whole, mode).tolist() == theirs(*whole, mode).tolist()
+        flags = a > 0, v > 1
+        assert ours(*flags, mode).tolist() == theirs(*flags, mode).tolist()
+    halves = [x.astype(np.float16) for x in (a, v)]
+    exact = np.convolve(*(x.astype(float) for x in halves), mode)
+    np.testing.assert_allclose(rnp.convolve(*halves, mode), exact, rtol=2e-3, atol=2e-3)
+
+
+def test_a_convolution_lays_out_no_windows():
+    n, k = 5_000_000, 300
+    traced = rlx.make_graph(rnp.convolve)(rlx.spec((n,)), rlx.spec((k,)))
+    assert max(v.type.size for node in traced.walk() for v in node.results) <= n + 2 * k
+    assert max(p.type.size for p in traced.params) <= n

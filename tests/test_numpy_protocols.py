@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import rlx
 import rlx.numpy as rnp
+from rlx.ir.errors import ImmutableError
 
 X = np.array([[1.0, 2.0, 0.5], [3.0, -1.0, 4.0]], np.float32)
 ONE = "sin exp tanh floor isnan negative abs sign square".split()
@@ -84,9 +85,9 @@ def test_numpy_does_what_rlx_does_not_with_known_arrays():
     assert type(np.busday_count("2026-01-01", "2026-01-02")) is np.int64
     assert np.array_equal(np.trim_zeros(rnp.array([0.0, 1.0])), [1.0])
     assert np.histogramdd(x)[0].sum() == 2
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(ImmutableError, match="copyto writes"):
         np.copyto(x, X)
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(ImmutableError, match="add writes"):
         np.add(X, X, out=(x,))
 
 
@@ -139,3 +140,23 @@ def test_jax_takes_known_arrays():
     np.testing.assert_array_equal(np.asarray(jnp.concatenate([x, X])), np.concatenate([X, X]))
     with pytest.raises(rlx.ConcretizationError, match=r"rlx\.from_jax"):
         rlx.jit(lambda x: jnp.concatenate([x, x]))(X)
+
+
+def test_what_numpy_writes_to_is_written_or_an_error():
+    x, own = rlx.array([1.0, 2.0, 3.0]), np.ones(3)
+    np.add.at(own, [0, 0], rlx.array([1.0, 2.0]))
+    np.put(own, rlx.array([2]), 7.0)
+    np.multiply(x[:1], 2, out=own[:1])
+    assert own.tolist() == [2.0, 1.0, 7.0]
+    for write in (
+        lambda: np.add.at(x, [0], 1.0),
+        lambda: np.put(x, [0], 1.0),
+        lambda: np.copyto(x, own),
+        lambda: np.place(x, own > 1, 5.0),
+        lambda: np.add(own, own, out=x),
+        lambda: np.add.reduce(own, out=x[0]),
+        lambda: rlx.jit(lambda x: np.add.at(x, [0], 1.0))(x),
+    ):
+        with pytest.raises(ImmutableError, match="writes to an array"):
+            write()
+    assert x.tolist() == [1.0, 2.0, 3.0]

@@ -13,10 +13,10 @@ from ..trace.apply import apply, as_operand, as_tensor, described
 from ..trace.arguments import check_precision, choice, count_of, members
 from ..trace.array_arguments import vector
 from ..trace.axes import some_axes
-from ..trace.promotion import convert, convert_exactly, result_dtype
+from ..trace.promotion import convert, convert_exactly, result_dtype, wide_dtype
 from ..transforms.eager import eager
 from .arithmetic import conj, subtract
-from .elementwise import Tensor, multiply, not_equal, refuse_out
+from .elementwise import Tensor, add, multiply, not_equal, refuse_out
 from .manipulation import broadcast_arrays, expand_dims, moveaxis, ravel, reshape, stack, transpose
 
 Axes = Sequence[int]
@@ -297,6 +297,7 @@ def tensordot(
     return contracted(a, b, (left, right), dtype=preferred_element_type)
 
 
+@eager
 def convolve(
     a: Tensor,
     v: Tensor,
@@ -313,6 +314,7 @@ def convolve(
     return _correlated(long, short[::-1], mode, preferred_element_type)
 
 
+@eager
 def correlate(
     a: Tensor,
     v: Tensor,
@@ -331,6 +333,7 @@ def correlate(
 
 
 MODES = ("full", "same", "valid")
+PIECE, MOST_PIECES = 16, 16  # products that are summed one after the other, and such sums
 
 
 def _lines(name: str, a: Tensor, v: Tensor) -> tuple[Any, Any]:
@@ -343,8 +346,35 @@ def _correlated(long: Any, short: Any, mode: str, dtype: Any) -> Any:
     n, k = long.shape[0], short.shape[0]
     before = {"full": k - 1, "same": k // 2, "valid": 0}[mode]
     count = {"full": n + k - 1, "same": n, "valid": n - k + 1}[mode]
+    if is_bool(long.dtype):
+        long, short = convert(long, DTYPES["int32"]), convert(short, DTYPES["int32"])
+        made = _correlated(long, short, mode, dtype)
+        return not_equal(made, 0) if dtype is None else made
+    wanted = long.dtype if dtype is None else as_dtype(dtype)
+    summed = wide_dtype(wanted) or wanted
     zero = as_tensor(np.zeros((), long.dtype))
     low, high = (before,), (count + k - 1 - n - before,)
     padded = apply("pad", long, zero, low=low, high=high, interior=(0,))
-    places = np.arange(count, dtype="int32")[:, None] + np.arange(k, dtype="int32")
-    return matmul(padded[places], short, preferred_element_type=dtype)
+    # products are summed in one go along a piece: short ones keep the sum's rounding small
+    length = max(PIECE, -(-k // MOST_PIECES))
+    total = None
+    for start in range(0, k, length):
+        stop = min(start + length, k)
+        part = padded[start : count + stop - 1]
+        made = _slid(part, short[start:stop], summed)
+        total = made if total is None else add(total, made)
+    return convert(total, wanted)
+
+
+def _slid(x: Any, kernel: Any, dtype: np.dtype) -> Any:
+    """The sums of products of a kernel with each of its windows of x."""
+    return apply(
+        "conv_general_dilated",
+        expand_dims(x, (0, 1)),
+        expand_dims(kernel, (0, 1)),
+        window_strides=(1,),
+        padding=((0, 0),),
+        lhs_dilation=(1,),
+        rhs_dilation=(1,),
+        dtype=dtype,
+    )[0, 0]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.errors import ArgumentError
+from ..ir.errors import ArgumentError, ImmutableError
 from ..trace import pytree
 from ..trace.array import Array
 from ..trace.operators import FUNCTIONS, Operators
@@ -29,6 +29,11 @@ OTHER_NAMES = {"a_min": "min", "a_max": "max"}  # arguments that rlx.numpy calls
 
 def array_ufunc(ufunc: np.ufunc, method: str, args: tuple, keywords: dict[str, Any]) -> Any:
     """What a ufunc of NumPy, or a method of one, gives for rlx arrays."""
+    if method == "at":  # NumPy's writes to the array, that of rlx.numpy gives another one
+        _check_written(_ufunc_name(ufunc, method), args[0])
+        return _called(None, _ufunc_name(ufunc, method), ufunc, method, args, keywords)
+    for given in keywords.get("out", ()):
+        _check_written(_ufunc_name(ufunc, method), given)
     own = _own_ufunc(ufunc, method)
     if own is not None and not keywords:
         return own(*args)
@@ -41,10 +46,22 @@ def array_function(
     """What a function of NumPy gives for rlx arrays."""
     if not all(issubclass(t, (Operators, np.ndarray)) for t in types):
         return NotImplemented
+    if function.__name__ in IN_PLACE and args:
+        _check_written(_name(function), args[0])
     own = _own_function(function)
     if own is not None and len(args) == 1 and not keywords:
         return own(*args)
     return _called(own, _name(function), function, "__call__", args, keywords)
+
+
+def _check_written(name: str, target: Any) -> None:
+    """Raise if a function of NumPy would write to an array of rlx."""
+    if isinstance(target, Operators):
+        raise ImmutableError(
+            f"{name} writes to an array, and those of rlx are immutable",
+            notes=[f"it is {target.type}"],
+            fix="write x = x.at[i].set(v), or pass a copy of NumPy's: numpy.array(x)",
+        )
 
 
 def _called(

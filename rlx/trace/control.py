@@ -16,6 +16,7 @@ from ..ir.tracebacks import boundary
 from ..ir.types import DTYPES, Type, is_bool, is_integer
 from . import pytree
 from .apply import apply, as_operand, as_tensor, operand_type
+from .arguments import count_of
 from .array import Array
 from .closures import (
     constants_first,
@@ -178,7 +179,8 @@ def while_loop(
     check_function(cond_fun, "while_loop: cond_fun")
     check_function(body_fun, "while_loop: body_fun")
     if max_steps is not None:
-        return _bounded_loop(cond_fun, body_fun, init, max_steps)
+        most = count_of("while_loop: max_steps", max_steps)
+        return _bounded_loop(cond_fun, body_fun, init, most)
     body, leaves = trace_body("while_loop", body_fun, init, lambda result: result)
     carry = pytree.unflatten(body.out_tree, leaves)
     test = trace(cond_fun, (carry,))

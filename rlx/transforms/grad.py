@@ -23,7 +23,7 @@ from ..trace.make_graph import Traced, check_function, from_values, function_nam
 from .closures import Closure
 from .jvp import jvp_graph
 from .linearize import split_graph
-from .repeated import repeated
+from .repeated import repeated, typed
 from .run_graph import like_primals, plain, run_beside, run_graph
 from .transpose import pull, transpose_graph
 from .zeros import Float0, check_float0
@@ -144,12 +144,12 @@ def wrapped(
 
     `options` begin with the places of the chosen arguments.
     """
-    lent = _not_chosen(options[0])
+    lent, kind = _not_chosen(options[0]), typed(options)
 
     @boundary
     @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def called(*args: Any, **kwargs: Any) -> Any:
-        return repeated(plain, name, (fun,), args, kwargs, options, lent)
+        return repeated(plain, name, (fun,), args, kwargs, kind, lent)
 
     called.__qualname__ = titled(name, fun)
     return called
@@ -225,28 +225,29 @@ def _vjp(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> An
         out_tree, n_value = out_tree.children()[0], out_tree.children()[0].num_leaves
     else:
         n_value = count
-    types = traced.graph.result_types
+    types, held = traced.graph.result_types, parts.known.result_types[count:]
+    wanted = [i for i in range(count) if out_active[i]]
+    moving = [i for i in wanted if i < n_value]
+    slots, paths = [types[i] for i in moving], pytree.paths(out_tree)
+    what = f"vjp of {traced.graph.name}: the cotangent"
+
+    def run(*xs: Value) -> list[Value]:
+        known, cts = xs[: len(held)], xs[len(held) :]
+        table = dict(zip(moving, cts, strict=True))
+        pulled = pull(parts.unknown, known, [table.get(i) for i in wanted])
+        return filled(pulled, pick(traced.graph.param_types, active))
+
+    @functools.cache
+    def back_graph() -> Graph:
+        return build(run, [*held, *slots], traced.graph.name)
 
     def pull_back(residuals: Sequence[Any], cotangent: Any) -> Any:
         given = pytree.flatten_like(out_tree, cotangent, "vjp", ("the result", "the cotangent"))
-        wanted = [i for i in range(count) if out_active[i]]
-
-        def run(*xs: Value) -> list[Value]:
-            known, cts = xs[: len(residuals)], list(xs[len(residuals) :])
-            table = dict(zip([i for i in wanted if i < n_value], cts, strict=True))
-            pulled = pull(parts.unknown, known, [table.get(i) for i in wanted])
-            return filled(pulled, pick(traced.graph.param_types, active))
-
-        held = parts.known.result_types[count:]
-        what = f"vjp of {traced.graph.name}: the cotangent"
-        for i, path in enumerate(pytree.paths(out_tree)):
+        for i, path in enumerate(paths):
             check_float0(what + path, given[i], types[i])
-        moving = [i for i in wanted if i < n_value]
-        slots = [types[i] for i in moving]
-        graph = build(run, [*held, *slots], traced.graph.name)
-        paths = [pytree.paths(out_tree)[i] for i in moving]
-        cts = like_primals(what, [given[i] for i in moving], slots, paths)
-        results = iter(run_graph(graph, [*residuals, *cts]))
+        places = [paths[i] for i in moving]
+        cts = like_primals(what, [given[i] for i in moving], slots, places)
+        results = iter(run_graph(back_graph(), [*residuals, *cts]))
         each = [
             next(results) if is_active else Float0(p.shape)
             for is_active, p in zip(active, traced.graph.params[: len(leaves)], strict=False)
@@ -270,6 +271,15 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     (9.0, 6.0)
     """
     has_aux = flag("linearize: has_aux", has_aux)
+
+    def plain_call(*primals: Any) -> Any:
+        return _linearize(fun, primals, has_aux)
+
+    return repeated(plain_call, "linearize", (fun,), primals, {}, has_aux)
+
+
+def _linearize(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
+    """The value and the linear function."""
     traced = trace(fun, primals, concrete=True)
     if has_aux:
         check_pair("linearize", traced)

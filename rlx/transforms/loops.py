@@ -8,7 +8,7 @@ from typing import Any
 from ..ir.tracebacks import boundary
 from ..trace import control
 from ..trace import scan as loops
-from .repeated import repeated
+from .repeated import repeated, typed
 
 
 @boundary
@@ -34,7 +34,7 @@ def scan(
     def plain(init: Any, xs: Any) -> Any:
         return loops.scan(f, init, xs, length, reverse, unroll)
 
-    return repeated(plain, "scan", (f,), (init, xs), {}, (length, reverse, unroll))
+    return repeated(plain, "scan", (f,), (init, xs), {}, typed((length, reverse, unroll)))
 
 
 @boundary
@@ -57,7 +57,7 @@ def while_loop(
     def plain(init: Any) -> Any:
         return control.while_loop(cond_fun, body_fun, init, max_steps)
 
-    return repeated(plain, "while_loop", (cond_fun, body_fun), (init,), {}, max_steps)
+    return repeated(plain, "while_loop", (cond_fun, body_fun), (init,), {}, typed(max_steps))
 
 
 @boundary

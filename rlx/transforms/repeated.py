@@ -106,8 +106,8 @@ def repeated(
 ) -> Any:
     """Compute `plain(*args, **kwargs)`, by code compiled for an earlier such call.
 
-    `options` and the `functions` that are recorded belong to the kind of the call. `lent` tells
-    arguments that reach the functions as they are.
+    `options`, which are `typed`, and the `functions` that are recorded belong to the kind of the
+    call. `lent` tells arguments that reach the functions as they are.
     """
     if _is_off or _state.is_inside or current() is not None:
         return plain(*args, **kwargs)
@@ -133,6 +133,13 @@ def repeated(
         return plain(*args, **kwargs)
     finally:
         _state.is_inside = False
+
+
+def typed(options: Any) -> Any:
+    """Options that equal others of their types only, for 1.0 and True equal 1."""
+    if type(options) is tuple:
+        return tuple(map(typed, options))
+    return type(options), options
 
 
 def _at(place: Place, args: Any, kwargs: Any) -> Any:

@@ -21,7 +21,7 @@ from ..trace.apply import as_operand, operand_type
 from ..trace.make_graph import argument_origins, check_function, function_name, titled, trace
 from ..trace.named import named_axis
 from .jvp import expanded
-from .repeated import repeated
+from .repeated import repeated, typed
 from .run_graph import plain, run_graph
 
 # -- batching: a graph that computes many members at once, along axis 0 ---------------------------
@@ -180,7 +180,7 @@ def vmap(
         found = run_graph(moved, [*leaves, *traced.captures])
         return traced.unflatten([plain(r) for r in found])
 
-    options = in_axes, out_axes, axis_name, axis_size
+    options = typed((in_axes, out_axes, axis_name, axis_size))
 
     @boundary
     @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
