@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import random
 import threading
@@ -16,7 +15,6 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.ir.errors import RlxError
 from rlx.trace import short_ways
 from rlx.transforms import repeated, run_graph
 
@@ -98,18 +96,6 @@ def test_calls_that_come_again_are_kept(name: str):
             np.testing.assert_allclose(a, b, rtol=1e-6)
     for a, b in zip(numbers(call(x * 2)), numbers(rlx.jit(call)(x * 2)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
-
-
-def test_a_pullback_is_recorded_once(monkeypatch):
-    grad = importlib.import_module("rlx.transforms.grad")  # not the function of that name
-    built, build = [], grad.build
-    monkeypatch.setattr(grad, "build", lambda *args: built.append(args) or build(*args))
-    for _ in range(3):
-        x = rlx.array(X)
-        value, back = rlx.vjp(lambda z: z * z * 3, x)
-        for ct in (value, value * 2):
-            np.testing.assert_allclose(back(ct)[0], 6 * X * np.asarray(ct), rtol=1e-6)
-    assert len(built) == 2, "of the first call, and of the second, which is kept"
 
 
 def test_the_structure_of_results_and_of_arguments():
@@ -509,18 +495,3 @@ def test_arrays_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch):
             rlx.grad(lambda x: (x * y).sum())(y)  # noqa: B023
     kept = [e.nbytes for f in repeated._families.values() for e in f.entries]
     assert sum(kept) <= 20
-
-
-def test_options_that_are_equal_are_not_the_same():
-    x = rlx.array(X)
-    calls = [
-        (lambda n: rlx.scan(lambda c, y: (c + y, c), 0.0, x, length=n), len(X), float(len(X))),
-        (lambda n: rlx.while_loop(lambda c: c < 9.0, lambda c: c * 2, 1.0, max_steps=n), 5, 5.0),
-        (lambda n: rlx.grad(lambda a, b: (a * b).sum(), argnums=n)(x, x), 1, True),
-        (lambda n: rlx.vmap(lambda a: a * 2, in_axes=n)(x), 0, 0.0),
-    ]
-    for call, right, wrong in calls:
-        for _ in range(3):
-            call(right)
-        with pytest.raises(RlxError):
-            call(wrong)

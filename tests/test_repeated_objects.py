@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import importlib
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.ir.errors import RlxError
 from rlx.transforms import repeated
 
 X = np.array([0.5, 1.0, 2.0], np.float32)
@@ -84,3 +86,30 @@ def test_settings_of_numpy_are_read_in_each_call():
             assert f(rlx.array(X)).tolist() == [1.0] * 3
     with np.errstate(divide="ignore"):
         assert f(rlx.array(X)).tolist() == [2.0] * 3
+
+
+def test_a_pullback_is_recorded_once(monkeypatch):
+    grad = importlib.import_module("rlx.transforms.grad")  # not the function of that name
+    built, build = [], grad.build
+    monkeypatch.setattr(grad, "build", lambda *args: built.append(args) or build(*args))
+    for _ in range(3):
+        x = rlx.array(X)
+        value, back = rlx.vjp(lambda z: z * z * 3, x)
+        for ct in (value, value * 2):
+            np.testing.assert_allclose(back(ct)[0], 6 * X * np.asarray(ct), rtol=1e-6)
+    assert len(built) == 2, "of the first call, and of the second, which is kept"
+
+
+def test_options_that_are_equal_are_not_the_same():
+    x = rlx.array(X)
+    calls = [
+        (lambda n: rlx.scan(lambda c, y: (c + y, c), 0.0, x, length=n), len(X), float(len(X))),
+        (lambda n: rlx.while_loop(lambda c: c < 9.0, lambda c: c * 2, 1.0, max_steps=n), 5, 5.0),
+        (lambda n: rlx.grad(lambda a, b: (a * b).sum(), argnums=n)(x, x), 1, True),
+        (lambda n: rlx.vmap(lambda a: a * 2, in_axes=n)(x), 0, 0.0),
+    ]
+    for call, right, wrong in calls:
+        for _ in range(3):
+            call(right)
+        with pytest.raises(RlxError):
+            call(wrong)

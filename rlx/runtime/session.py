@@ -243,6 +243,12 @@ class Session:
 
     def _check_shardings(self, graph: Graph, options: CompileOptions) -> None:
         """Raise if parameters or results cannot be parted as the options say."""
+        for field in ("in_shardings", "out_shardings"):
+            if not isinstance(getattr(options, field), tuple | list | None):
+                raise ArgumentError(
+                    f"{field} is {getattr(options, field)!r}",
+                    fix="give a list: a NamedSharding or None for each parameter or result",
+                )
         given = [*(options.in_shardings or ()), *(options.out_shardings or ())]
         if any(s is not None for s in given) and not self.backend.has_shardings:
             raise ArgumentError(
