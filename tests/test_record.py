@@ -27,6 +27,7 @@ def made_by(decorate: Any, field: Any, **options: bool) -> tuple[Any, Any]:
         y: Any = 2
         names: list[str] = field(default_factory=list)
         hidden: Any = field(default=None, repr=False)
+        made: Any = field(default_factory=list, init=False)
 
         def __post_init__(self) -> None:
             assert self.x is not None
@@ -138,7 +139,7 @@ def test_the_first_objects_may_be_made_by_many_threads():
 
 def test_the_fields_of_dataclasses_are_known():
     assert of_rlx.fields(made_by(dataclasses.dataclass, dataclasses.field)[0]) == (
-        *("x", "y", "names", "hidden"),
+        *("x", "y", "names", "hidden", "made"),
     )
     assert of_rlx.fields(int) == ()
     assert Field(1, MISSING, True, True, False).default == 1

@@ -165,9 +165,12 @@ def _init(cls: Any, listed: dict[str, Field], frozen: bool) -> tuple[str, dict[s
         elif spec.default is not MISSING:
             scope[f"_default_{name}"] = spec.default
             parameter = f"{name}=_default_{name}"
-        if not spec.init:
+        if spec.init:
+            (named if spec.kw_only else given).append(parameter)
+        elif spec.factory is MISSING:
             continue
-        (named if spec.kw_only else given).append(parameter)
+        else:
+            value = f"_make_{name}()"
         lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
