@@ -35,14 +35,13 @@ def wings() -> dict[str, tuple[int, int]]:
     return {wing: (len(sizes), sum(sizes)) for wing, sizes in sorted(found.items())}
 
 
-def importers(inside: type[ast.AST] = ast.Module) -> dict[str, set[str]]:
-    """For each module of rlx those that import it, inside of a kind of statements."""
+def importers() -> dict[str, set[str]]:
+    """For each module of rlx those that import it."""
     paths = {_name(path): path for path in SOURCE.rglob("*.py")}
     found: dict[str, set[str]] = {name: set() for name in paths}
     for name, path in paths.items():
         package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in (n for b in ast.walk(tree) if isinstance(b, inside) for n in ast.walk(b)):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for target in _targets(node, package):
                 if target in found and target != name:
                     found[target].add(name)
@@ -50,17 +49,9 @@ def importers(inside: type[ast.AST] = ast.Module) -> dict[str, set[str]]:
 
 
 def single_importers() -> list[str]:
-    """Modules that exactly one other imports.
-
-    Packages do not count, nor what a function imports: it is a file so that it is loaded late.
-    """
-    late = importers(inside=ast.FunctionDef)
+    """Modules that exactly one other imports; packages do not count."""
     packages = {_name(path) for path in SOURCE.rglob("__init__.py")}
-    return sorted(
-        n
-        for n, users in importers().items()
-        if len(users) == 1 and not late[n] and n not in packages
-    )
+    return sorted(n for n, users in importers().items() if len(users) == 1 and n not in packages)
 
 
 def _name(path: Path) -> str:

@@ -266,5 +266,6 @@ def fields(kind: Any) -> tuple[str, ...]:
 
 def replace(thing: T, **changes: Any) -> T:
     """A record with other values for some of its fields."""
-    kept = ((n, f) for n, f in thing.__record__.items() if f.init and n not in changes)
-    return type(thing)(**{name: getattr(thing, name) for name, _ in kept}, **changes)
+    kind: Any = type(thing)
+    kept = (n for n, f in kind.__record__.items() if f.init and n not in changes)
+    return kind(**{name: getattr(thing, name) for name in kept}, **changes)

@@ -129,10 +129,6 @@ class _Product:
             blocks = f"({name}s + {whole(side.block - 1)}) / {whole(side.block)}"
             self._name(f"{name}_blocks", blocks)
 
-    def _least(self, x: str, y: int) -> str:
-        index = self.writer.index_dtype
-        return self.writer.pair("min", index, f"({x})", self.writer.whole(y))
-
     # -- a slice of the depth --------------------------------------------------------------------
 
     def _sums(self) -> None:
