@@ -7,7 +7,6 @@ name is the device's and whose object is a `Backend` class; a program or noteboo
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -150,6 +149,8 @@ def canonical(name: str) -> str:
 
 
 def _unknown(name: str) -> UnknownDeviceError:
+    import difflib
+
     aliases = [a for a, meant in ALIASES.items() if meant.partition(":")[0] in names()]
     near = difflib.get_close_matches(str(name).lower(), [*names(), *aliases], 1)
     guess = f"did you mean {near[0]!r}? " if near else ""

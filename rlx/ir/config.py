@@ -28,17 +28,18 @@ RLX_NUM_THREADS, the threads of the `cpu` device, belongs to the process and not
 
 from __future__ import annotations
 
-import difflib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .errors import ArgumentError, ConfigError
 from .policy import AS_WRITTEN, Policy, policy_of
 from .record import fields, record, replace
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DEBUG_LEVELS = ("0", "1", "2", "3", "4", "5", "6")
 SWITCH = ("0", "1")
@@ -101,6 +102,8 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     known = {f"RLX_{name.upper()}": name for name in fields(Settings)}
     for name in environment:
         if name.startswith("RLX_") and name not in known and name != THREADS:
+            import difflib
+
             near = difflib.get_close_matches(name, known, 1)
             raise ConfigError(
                 f"there is no setting {name}",
@@ -149,10 +152,10 @@ def _read(name: str, wanted: object) -> object:
         case "precision":
             return _policy(text)
         case "dump":
-            return None if text is None else Path(str(text))
+            return None if text is None else _path(str(text))
         case "cache":
             is_switch = text is None or text in SWITCH
-            return text == "1" if is_switch else Path(os.path.expanduser(str(text))).absolute()
+            return text == "1" if is_switch else _path(os.path.expanduser(str(text))).absolute()
         case "device":
             return None if text is None else str(text)
     valid = fields(Settings)
@@ -165,6 +168,12 @@ def _one_of(name: str, text: object, valid: tuple[str, ...]) -> str:
             f"RLX_{name.upper()} is {text!r}", fix=f"set it to one of {', '.join(valid)}"
         )
     return str(text)
+
+
+def _path(text: str) -> Path:
+    from pathlib import Path  # with the parser of addresses
+
+    return Path(text)
 
 
 def _policy(given: Any) -> Policy:

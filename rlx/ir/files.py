@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import ArgumentError, FileAccessError, FileFormatError, FileMissingError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 T = TypeVar("T")
 MOST_SHOWN = 200  # letters of a path
@@ -65,6 +67,8 @@ def _path(path: Any) -> Path:
             f"the path {_shown(path)} holds the character NUL, which no path does",
             fix="give the path of a file",
         )
+    from pathlib import Path  # with the parser of addresses
+
     return Path(path)
 
 

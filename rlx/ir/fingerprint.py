@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import weakref
 from collections.abc import Callable
@@ -66,6 +65,8 @@ def lasting_fingerprint(graph: Graph) -> tuple[str, list[Any]]:
 
 
 def _hash(key: tuple) -> str:
+    import hashlib  # with the cryptography of OpenSSL
+
     return hashlib.blake2b(repr(key).encode(), digest_size=16).hexdigest()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -246,6 +245,8 @@ class Constant:
         """A content hash of dtype, shape and bytes."""
         if self._digest is None:
             head = f"{self.array.dtype.name}{self.array.shape}".encode()
+            import hashlib  # with the cryptography of OpenSSL
+
             self._digest = hashlib.blake2b(head + self.array.tobytes(), digest_size=16).digest()
         return self._digest
 

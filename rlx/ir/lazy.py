@@ -45,6 +45,25 @@ class lazy(Generic[T]):
         return found
 
 
+class late:
+    """A module that is loaded when something of it is first asked for.
+
+    Another one, which prepares it, is loaded before. Attributes stay as they are found.
+
+    >>> late("math").sqrt(4.0)
+    2.0
+    """
+
+    def __init__(self, module: str, before: str | None = None) -> None:
+        self._modules = (before or module, module)
+
+    def __getattr__(self, name: str) -> Any:
+        for module in self._modules:
+            loaded = importlib.import_module(module)
+        found = vars(self)[name] = getattr(loaded, name)
+        return found
+
+
 def door(
     package: str,
     modules: Sequence[str],

@@ -6,8 +6,6 @@ class an op is of follows from its body, or its room says so.
 
 from __future__ import annotations
 
-import difflib
-
 import numpy as np
 
 from .errors import ArgumentError, DtypeError
@@ -120,6 +118,8 @@ def policy_of(given: Policy | str) -> Policy:
     classes = set(fields(Policy))
     if name and all(sign and kind.strip() in classes for kind, sign, _ in pairs):
         return Policy(**{kind.strip(): dtype.strip() for kind, _, dtype in pairs})
+    import difflib
+
     near = difflib.get_close_matches(name, POLICIES, 1)
     guess = f"did you mean {near[0]!r}? " if near else ""
     raise ArgumentError(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 from .record import record
 
 HOUSE = __name__.split(".")[0] + "."
-PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + "/"
 # what calls rlx for the user, who did not write these lines
 LIBRARIES = frozenset(
     {"concurrent", "jax", "jaxlib", "ml_dtypes", "numpy", "optree", "threading", "torch"}

@@ -21,8 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -33,6 +32,9 @@ from ..ir.graph import Graph
 from ..ir.tracebacks import boundary
 from ..trace.callback import debug_callback, debug_print
 from ..trace.make_graph import trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PROGRAM_STAGES = {"lir": 5, "llvm": 6, "assembly": 6, "hlo": 6}  # those not named here are graphs
 SUFFIXES = {"llvm": "ll", "assembly": "s"}

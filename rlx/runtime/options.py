@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -101,6 +100,8 @@ def options_of(given: CompileOptions | Mapping[str, Any] | None) -> CompileOptio
         )
     for name in given:
         if name not in names:
+            import difflib
+
             near = difflib.get_close_matches(str(name), names, 1)
             guess = f"did you mean {near[0]!r}? " if near else ""
             raise ArgumentError(

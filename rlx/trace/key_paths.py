@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import optree
-
+from ..ir.lazy import late
 from ..ir.record import record
 from .arguments import flag, members, wrong
+
+if TYPE_CHECKING:
+    import optree
+else:
+    optree = late("optree")
 
 
 @record

@@ -10,6 +10,8 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from optree import PyTreeSpec as PyTreeDef
+
 from ..ir.errors import ArgumentError
 from ..trace import pytree
 from ..trace.arguments import callable_of, members, wrong
@@ -22,8 +24,7 @@ from ..trace.key_paths import (
     SequenceKey,
     keystr,
 )
-from ..trace.pytree import IsLeaf, Structure
-from ..trace.pytree import Structure as PyTreeDef
+from ..trace.pytree import IsLeaf
 from ..trace.pytree import all as tree_all
 from ..trace.pytree import broadcast as tree_broadcast
 from ..trace.pytree import flatten as tree_flatten
@@ -194,19 +195,19 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
     )
 
 
-def treedef_is_leaf(treedef: Structure) -> bool:
+def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     """Whether a structure is that of a single leaf."""
     pytree.check_structure("treedef_is_leaf: treedef", treedef)
     return treedef.num_nodes == 1
 
 
-def treedef_children(treedef: Structure) -> list[Structure]:
+def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
     """The structures of the children."""
     pytree.check_structure("treedef_children: treedef", treedef)
     return treedef.children()
 
 
-def treedef_tuple(treedefs: Iterable[Structure]) -> Structure:
+def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
     """The structure of a tuple of trees."""
     given = members("treedef_tuple: treedefs", treedefs)
     for spec in given:

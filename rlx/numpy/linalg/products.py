@@ -6,7 +6,6 @@ import math
 import operator
 from collections.abc import Sequence
 from itertools import pairwise
-from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -115,7 +114,8 @@ def multi_dot(arrays: Sequence[Tensor], *, precision: Any = None) -> Any:
             what = f"the inner sizes differ, {x.shape[-1]} and {y.shape[0]}"
             fix = "let each array end with the size with which the next begins"
             wrong_shape("multi_dot", what, *given, fix=fix)
-    labels = [ascii_lowercase[i : i + 2] for i in range(len(given))]
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    labels = [letters[i : i + 2] for i in range(len(given))]
     labels[0] = labels[0][2 - ranks[0] :]
     labels[-1] = labels[-1][: ranks[-1]]
     ends = labels[0][: ranks[0] - 1] + labels[-1][1:]

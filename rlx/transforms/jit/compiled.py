@@ -254,7 +254,7 @@ class Compiled:
         """Make the call path into the machine code for arguments like these."""
         traced, entry = self.traced, self.compiled.executable.entry
         out, count = traced.out_tree, len(traced.graph.results)
-        is_flat_out = out == _LEAF or (count != 1 and out == pytree.structure((0,) * count))
+        is_flat_out = out.is_leaf() or (count != 1 and out == pytree.structure((0,) * count))
         is_flat_in = traced.in_tree == pytree.structure(((0,) * traced.n_args, {}))
         if self.compiled.donated:
             return call_path(
@@ -345,9 +345,6 @@ class Lowered:
         compiled = session.compile(self.graph, options=fixed)
         compiled = hold_constants(compiled, captures) if captures else compiled
         return Compiled(self.traced, compiled, self.mark_static, options=options)
-
-
-_LEAF = pytree.structure(0)
 
 
 def _python_type(dtype: np.dtype) -> type:

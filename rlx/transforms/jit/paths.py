@@ -31,14 +31,13 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
-import optree
-
 from ...ir.config import config
 from ...runtime import MISS
 from ...runtime.debug import tell_tier_up
 from ...trace import pytree
 from ...trace.host import PYTHON_SCALARS
 from ...trace.make_graph import Traced
+from ...trace.pytree import optree
 
 if TYPE_CHECKING:
     from .compiled import Compiled
@@ -298,7 +297,7 @@ class _Writer:
         """The code of a tree of results."""
         if spec.is_leaf():
             return next(names)
-        if spec.num_nodes == 1 and spec == _NONE:
+        if spec.type is type(None):
             return "None"
         kind: Any = spec.type
         children = [self._given(child, names) for child in spec.children()]
@@ -341,9 +340,6 @@ class _Block:
 
     def __exit__(self, *error: object) -> None:
         self._writer._depth -= 1
-
-
-_NONE = pytree.structure(None)
 
 
 @functools.lru_cache(256)
