@@ -100,3 +100,45 @@ def test_a_pickle_opens_the_door_by_itself():
 @pytest.mark.parametrize("package", ["nn", "interop", "lower"])
 def test_a_package_can_be_the_first_import(package: str):
     assert run(f"import rlx.{package}, rlx; print(rlx.{package}.__name__)") == f"rlx.{package}"
+
+
+def test_rare_rooms_wait_for_their_ops():
+    code = """
+import sys, rlx
+from pathlib import Path
+from rlx.ir.graph import OPS
+root = Path(rlx.__file__).parent
+print([room for room in OPS.rare if room in sys.modules])
+print(OPS["conv_general_dilated"].name, "rlx.ir.ops.conv" in sys.modules, OPS.get("nothing"))
+from rlx.ir import ops
+print(ops.sort is OPS["sort"], set(OPS) == {*OPS.keys()} == OPS.defined.keys(), len(OPS) > 180)
+files = [p.relative_to(root).with_suffix("") for p in root.glob("ir/ops/**/[a-z]*.py")]
+print({"rlx." + ".".join(file.parts) for file in files} - sys.modules.keys())
+"""
+    assert run(code).splitlines() == [
+        "[]",
+        "conv_general_dilated True None",
+        "True True True",
+        "set()",
+    ]
+
+
+def test_threads_that_ask_for_a_rare_op_at_once_find_its_rules():
+    code = """
+import sys, threading
+sys.setswitchinterval(1e-6)
+from rlx.ir.graph import OPS
+import rlx
+start, wrong = threading.Barrier(6), []
+names = "qr erf digamma sort conv_general_dilated fft softmax eigh".split()
+def ask(turn):
+    start.wait()
+    for i in range(len(names)):
+        op = OPS[names[(i + turn) % len(names)]]
+        wrong.extend([] if op.sample_list and not op.missing() else [op.name])
+threads = [threading.Thread(target=ask, args=(turn,)) for turn in range(6)]
+for each in threads: each.start()
+for each in threads: each.join()
+print(wrong)
+"""
+    assert run(code) == "[]"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from .lazy import Table
 from .record import field, record
 from .source import Source
 from .types import Type, Typed
@@ -14,7 +15,7 @@ from .types import Type, Typed
 if TYPE_CHECKING:
     from .op import Op
 
-OPS: dict[str, Op] = {}  # every op by its name; `op.py` fills it
+OPS = Table()
 
 
 class Value(Typed):

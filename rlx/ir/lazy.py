@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NoReturn, TypeVar, overload
 
 T = TypeVar("T")
+HOUSE = __name__.split(".")[0]
 
 
 class lazy(Generic[T]):
@@ -97,3 +98,67 @@ def door(
     # what `from package import *` gives; without it only what is loaded
     opened.setdefault("__all__", [name for name in __dir__() if not name.startswith("_")])
     return __getattr__, __dir__
+
+
+class Table(dict[str, Any]):
+    """The ops by their names; a rare room is loaded when one of its ops is asked for.
+
+    An op is there when its room's file is complete, whichever thread loads it. What looks at all
+    ops, as a loop does, loads all rooms.
+    """
+
+    def __init__(self) -> None:
+        self.defined: dict[str, Any] = {}
+        self.rare: list[str] = []  # modules, which `ops/__init__.py` names
+
+    def define(self, op: Any) -> None:
+        """Take an op up when its room has been loaded."""
+        assert op.name not in self.defined, f"op {op.name!r} is defined twice"
+        self.defined[op.name] = op
+        if op.module.split(".")[0] != HOUSE:  # the user's, which is complete as it is
+            self[op.name] = op
+
+    def __missing__(self, name: str) -> Any:
+        for room in (*self.rare, None):
+            if name in self.defined:
+                break
+            if room is None:
+                raise KeyError(name)
+            importlib.import_module(room)
+        found = self.defined[name]
+        importlib.import_module(found.module)  # another thread may be loading it
+        self[name] = found
+        return found
+
+    def all(self) -> Table:
+        """Load all rooms."""
+        for room in self.rare:
+            importlib.import_module(room)
+        for name in [*self.defined]:
+            self[name]
+        return self
+
+    def get(self, name: str, other: Any = None) -> Any:
+        """An op, or something else where there is none of the name."""
+        return self[name] if name in self else other
+
+    def __contains__(self, name: object) -> bool:
+        return dict.__contains__(self, name) or name in self.defined or name in self.all().defined
+
+    def __iter__(self) -> Iterator[str]:
+        return dict.__iter__(self.all())
+
+    def __len__(self) -> int:
+        return dict.__len__(self.all())
+
+    def keys(self) -> Any:
+        """All names."""
+        return dict.keys(self.all())
+
+    def values(self) -> Any:
+        """All ops."""
+        return dict.values(self.all())
+
+    def items(self) -> Any:
+        """All names with their ops."""
+        return dict.items(self.all())

@@ -69,7 +69,6 @@ class Op:
     """
 
     def __init__(self, name: str, type_rule: Callable[..., Any], doc: str | None) -> None:
-        assert name not in OPS, f"op {name!r} is defined twice"
         self.name = name
         self.type_rule = type_rule
         self.__doc__ = doc
@@ -85,7 +84,7 @@ class Op:
         self.is_constant = False  # made by `constant`: the array is the attribute `value`
         self.revision = 0  # how often rules of a user's op were given or changed
         self.is_random = False  # reserved word for the audit: results are bits, not numbers
-        OPS[name] = self
+        OPS.define(self)
 
     # -- recording ------------------------------------------------------------------------------
 

@@ -187,7 +187,7 @@ class _Work:
             if isinstance(number, float):
                 return like(convert(x, dtype=dtype), float(_kept_in_range(number, dtype)))
             if x.constant is not None:
-                lift = next(op for op in OPS.values() if op.is_constant).lift
+                lift = OPS["constant"].lift
                 return lift(_kept_in_range(x.constant, dtype))
         moved = x.node if x.node and dtype.itemsize < x.dtype.itemsize else None
         if moved and _moves_no_more(moved):

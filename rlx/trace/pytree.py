@@ -7,23 +7,27 @@ nodes; None is a node without leaves; everything else is a leaf. Exported as `rl
 from __future__ import annotations
 
 import functools
-import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import optree
 
 from ..ir.errors import ArgumentError, AttributeValueError, StructureError
 from ..ir.exact import exact
+from ..ir.lazy import late
 from .arguments import members
 from .key_paths import KeyPath, key_paths
 from .key_paths import keystr as keystr
 
+if TYPE_CHECKING:
+    import optree
+else:
+    optree = late("optree", "rlx.trace.containers")
+
 NAMESPACE = "rlx"
-Structure: TypeAlias = optree.PyTreeSpec
+Structure: TypeAlias = "optree.PyTreeSpec"
 IsLeaf = Callable[[Any], bool] | None
 _map = map
 _all = all
@@ -107,7 +111,7 @@ def too_deep() -> StructureError:
 
 def unflatten(treedef: Structure, leaves: Any) -> Any:
     """Put leaves in a structure."""
-    if not isinstance(treedef, Structure):
+    if not isinstance(treedef, optree.PyTreeSpec):
         raise StructureError(
             f"unflatten: {type(treedef).__name__} is no structure",
             fix="give what rlx.tree.structure or rlx.tree.flatten gives",
@@ -271,7 +275,7 @@ def transpose(
 
 def check_structure(what: str, spec: Any) -> None:
     """Raise an error unless it is the structure of a tree."""
-    if not isinstance(spec, Structure):
+    if not isinstance(spec, optree.PyTreeSpec):
         raise ArgumentError(
             f"{what} is of type {type(spec).__name__}, not the structure of a tree",
             fix="pass what rlx.tree.structure(tree) gives",
@@ -356,17 +360,10 @@ def paths(spec: Structure, root: str = "") -> list[str]:
 
 def _entry_text(entry: Any) -> str:
     if isinstance(entry, optree.MappingEntry) and isinstance(entry.entry, str):
+        import json  # for errors, and for the code of call paths
+
         return f"[{json.dumps(entry.entry)}]"
     return entry.codify("")
-
-
-class _Child(optree.PyTreeEntry):
-    """A child of a registered class: an attribute where it has a name, else a number."""
-
-    def codify(self, node: str = "") -> str:
-        if isinstance(self.entry, str):
-            return f"{node}.{self.entry}"
-        return f"{node}[{self.entry}]" if isinstance(self.entry, int) else f"{node}{self.entry}"
 
 
 class Fields(NamedTuple):
@@ -413,6 +410,8 @@ def register_class(
         )
     for each in (flatten, unflatten):
         _check_callable(f"what makes {cls.__name__} a container", each)
+    from .containers import Child  # with optree
+
     if optree.register_pytree_node.get(cls, namespace=NAMESPACE) is not None:
         raise AttributeValueError(
             f"the class {cls.__name__} is registered already", fix="register each class once"
@@ -424,7 +423,7 @@ def register_class(
         flatten,
         # optree gives a tuple of children; its stubs promise any iterable
         unflatten,  # type: ignore[arg-type]
-        path_entry_type=_Child,
+        path_entry_type=Child,
         namespace=NAMESPACE,
     )
     return cls
@@ -470,6 +469,3 @@ class Static:
 
     def __repr__(self) -> str:
         return f"Static({self.value!r})"
-
-
-register_class(Static, lambda static: ((), static), lambda static, _: static)

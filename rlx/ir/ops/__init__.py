@@ -5,54 +5,56 @@ reference, arrays), and records a node in the open graph. Adding an op to a fami
 family's file alone. Read `families.py` and `arithmetic.py` first.
 """
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..graph import OPS
 from . import (
-    activation,
     arithmetic,
-    attention,
     callback,
     checkpoint,
     compare,
-    complex_parts,
     constant,
     contract,
     control,
-    conv,
     convert,
     cumulative,
     custom,
-    dynamic,
-    error_function,
     exponential,
-    fft,
     index,
-    linalg,
     loops,
     movement,
-    named,
-    normalize,
     pad_slice,
-    pool,
-    precision,
-    quantize,
-    random,
     reduce,
     scan,
     scatter,
-    softmax,
-    sort,
-    special,
     trigonometric,
 )
 
-# an op whose room's file has the same name (convert, sort) hides the file
-globals().update(OPS)
+# Loaded one after another until one has the op that is asked for, those first that more ask for.
+RARE = (
+    "random activation softmax sort normalize dynamic error_function pool conv attention fft "
+    "linalg special quantize precision named"
+)
+OPS.rare += [f"{__name__}.{room}" for room in RARE.split()]
+
+
+class _Rooms(ModuleType):
+    """An op whose room's file has the same name (convert, sort) hides the file."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in OPS.defined:
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Rooms
+for _name in OPS.defined.keys() & globals().keys():
+    del globals()[_name]
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name not in OPS:
+        if name.startswith("_") or name not in OPS:
             raise AttributeError(f"there is no op {name!r}")
         return OPS[name]

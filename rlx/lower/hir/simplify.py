@@ -69,7 +69,7 @@ def fold_constants(graph: Graph) -> Graph:
         results = node.op.run([_array(x) for x in operands], node.attrs)
         if any(map(_is_uniform, results)):
             return repeat(node, operands)
-        lift = next(op for op in OPS.values() if op.is_constant).lift
+        lift = OPS["constant"].lift
         return [lift(array) for array in results]
 
     return rebuild(graph, visit)
