@@ -79,8 +79,8 @@ def apply(op: Op | str, *operands: Any, **attrs: Any) -> Any:
 
     A Python number takes the dtype and shape of the first operand that is not one.
     """
-    op = OPS[op] if isinstance(op, str) else op
-    return apply_ready(op, [as_operand(x) for x in operands], op.complete(attrs))
+    known: Op = OPS[op] if isinstance(op, str) else op
+    return apply_ready(known, [as_operand(x) for x in operands], known.complete(attrs))
 
 
 def apply_ready(op: Op, given: Sequence[Operand], attrs: dict[str, Any]) -> Any:

@@ -93,8 +93,8 @@ def pointwise_at(op: Op | str, dtype: np.dtype, *operands: Any, name: str = "") 
 
 
 def _apply_fitted(op: Op | str, name: str, dtypes: Sequence[np.dtype], given: Sequence[Any]) -> Any:
-    op = OPS[op] if isinstance(op, str) else op
-    return apply_ready(op, _fitted(name or op.name, dtypes, given), op.complete({}))
+    known: Op = OPS[op] if isinstance(op, str) else op
+    return apply_ready(known, _fitted(name or known.name, dtypes, given), known.complete({}))
 
 
 def fit_operands(name: str, dtype: np.dtype, *operands: Any) -> list[Any]:

@@ -99,7 +99,7 @@ def _without_lower(both: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _lengths(x: np.ndarray) -> np.ndarray:
     """The lengths of numbers; of complex ones as LAPACK takes it here."""
-    return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
+    return np.abs(np.real(x)) + np.abs(np.imag(x)) if x.dtype.kind == "c" else np.abs(x)
 
 
 def _eliminate_alone(
