@@ -142,3 +142,27 @@ for each in threads: each.join()
 print(wrong)
 """
     assert run(code) == "[]"
+
+
+def test_an_op_is_given_when_its_room_is_complete():
+    code = """
+import importlib, threading, time
+from rlx.ir.graph import OPS
+import rlx
+define, half = OPS.define, threading.Event()
+def slowly(op):
+    define(op)
+    if op.name == name:
+        half.set()
+        time.sleep(0.2)
+OPS.define = slowly
+for name, room in {"erf": "error_function", "attention_push": "attention"}.items():
+    half.clear()
+    loading = threading.Thread(target=importlib.import_module, args=[f"rlx.ir.ops.{room}"])
+    loading.start()
+    half.wait()
+    op = OPS[name]
+    print(name, op.missing())
+    loading.join()
+"""
+    assert run(code).splitlines() == ["erf []", "attention_push []"]

@@ -103,8 +103,8 @@ def door(
 class Table(dict[str, Any]):
     """The ops by their names; a rare room is loaded when one of its ops is asked for.
 
-    An op is there when its room's file is complete, whichever thread loads it. What looks at all
-    ops, as a loop does, loads all rooms.
+    An op is there when its room is complete, whichever thread loads it. What looks at all ops, as
+    a loop does, loads all rooms.
     """
 
     def __init__(self) -> None:
@@ -125,9 +125,10 @@ class Table(dict[str, Any]):
             if room is None:
                 raise KeyError(name)
             importlib.import_module(room)
-        found = self.defined[name]
-        importlib.import_module(found.module)  # another thread may be loading it
-        self[name] = found
+        for room in self.rare:
+            if room in sys.modules:  # perhaps half: another thread may be loading it
+                importlib.import_module(room)
+        found = self[name] = self.defined[name]
         return found
 
     def all(self) -> Table:
