@@ -70,7 +70,6 @@ LEFT_OUT = {
     "tree.fields_of",
     "tree.Fields",
     "tree.set_adopter",
-    "numpy.known_array",
 }
 CALLABLES = ("Stranger", "int", "len", "lambda")
 ENDLESS = ("2**45",)  # rounds of a loop

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import jax.scipy.special as theirs
 import numpy as np
 import pytest
+import scipy.special
 
 import rlx
 import rlx.numpy as rnp
@@ -273,6 +274,13 @@ def test_sums_of_exponentials_are_those_of_jax() -> None:
             assert_near(got, wanted, "float32", 1.0)
 
 
+def test_bernoulli_numbers_beyond_float32_are_infinite() -> None:
+    with np.errstate(over="ignore"):
+        wanted = scipy.special.bernoulli(100).astype("float32")
+    np.testing.assert_allclose(ours.bernoulli(100), wanted, 1e-6)
+    assert ours.bernoulli(100_000).shape == (100_001,)  # none of them from those before
+
+
 def test_complex_sums_of_exponentials_are_those_of_jax() -> None:
     z = np.array([[1 + 2j, -40 + 1j, 3 - 3j], [0.5j, -np.inf, 300 + 1j]], "complex64")
     for call in (
@@ -320,6 +328,7 @@ def test_what_has_no_meaning_is_refused() -> None:
         lambda: ours.factorial(3, exact=True),
         lambda: ours.bernoulli(-1),
         lambda: ours.bernoulli(2.5),
+        lambda: ours.bernoulli(2**70),
         lambda: ours.log_ndtr(1.0, series_order=31),
         lambda: ours.gammainc(np.ones(2), np.ones(3)),
         lambda: ours.multigammaln(3.0, 1.5),

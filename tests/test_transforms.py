@@ -77,6 +77,18 @@ def test_hvp_of_a_network():
     close(rlx.jit(lambda p, d: rlx.hvp(OURS, (p,), (d,)))(PARAMS, DIRECTION), theirs)
 
 
+def test_pullbacks_take_one_cotangent():
+    def both(x):
+        return 2 * x, 3 * x
+
+    pull_back = rlx.vjp(both, V)[1]
+    for pulled in (pull_back, rlx.linear_transpose(both, V)):
+        close(pulled((V, V))[0], 5 * V)
+        for cotangents in ((), (V, V)):
+            with pytest.raises(errors.ArgumentError, match="a tuple if the result is one"):
+                pulled(*cotangents)
+
+
 def test_third_derivative_of_a_network():
     ours = rlx.grad(rlx.grad(rlx.grad(along(OURS))))
     theirs = jax.grad(jax.grad(jax.grad(along(THEIRS))))

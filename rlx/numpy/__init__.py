@@ -245,7 +245,6 @@ from .indexing import (
     fill_diagonal,
     flatnonzero,
     insert,
-    known_array,
     nonzero,
     place,
     put,

@@ -23,6 +23,7 @@ from ..ir.errors import AttributeValueError
 from ..ir.record import record, replace
 from ..ir.types import is_inexact
 from ..trace import pytree
+from ..trace.attributes import register_attributes
 from ..trace.axes import number
 from .optimizer import Optimizer, first_step
 
@@ -186,5 +187,5 @@ def scaled(optimizer: Optimizer, loss_scale: LossScale) -> Optimizer:
     return Optimizer(init, update)
 
 
-pytree.register_attributes(StaticLossScale, ("value",))
-pytree.register_attributes(DynamicLossScale, ("value", "count"), ("period", "factor", "least"))
+register_attributes(StaticLossScale, ("value",))
+register_attributes(DynamicLossScale, ("value", "count"), ("period", "factor", "least"))

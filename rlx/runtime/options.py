@@ -144,12 +144,14 @@ def no_open_sizes(name: str, buckets: Buckets) -> ArgumentError:
     )
 
 
-def check_whole(owner: str, field: str, given: Any, least: int = 0) -> None:
-    """Raise unless a field is a whole number that is not too small."""
-    if not _is_whole(given, least):
+def check_whole(
+    owner: str, field: str, given: Any, least: int = 0, most: int | None = None
+) -> None:
+    """Raise unless a field is a whole number in a range."""
+    if not _is_whole(given, least) or (most is not None and given > most):
         raise ArgumentError(
             f"{owner}: {field} is {given!r}",
-            fix=f"give a whole number from {least} on",
+            fix=f"give a whole number from {least} {'on' if most is None else f'to {most}'}",
         )
 
 

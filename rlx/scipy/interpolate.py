@@ -10,9 +10,9 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..ir.errors import ArgumentError, ShapeError
-from ..trace import pytree
 from ..trace.apply import as_tensor
 from ..trace.arguments import choice, flag, members
+from ..trace.attributes import register_attributes
 from ..trace.promotion import promote_operands
 from .operands import Tensor, floats
 
@@ -111,7 +111,7 @@ class RegularGridInterpolator:
         return total
 
 
-pytree.register_attributes(
+register_attributes(
     RegularGridInterpolator, ("grid", "values", "fill_value"), ("method", "bounds_error")
 )
 

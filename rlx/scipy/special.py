@@ -184,28 +184,26 @@ def zeta(x: Tensor, q: Tensor | None = None) -> Any:
     return pointwise("zeta", x, q, name="zeta", inexact=True)
 
 
+MOST_FINITE_BERNOULLI = 64  # those that follow are beyond float32
+
+
 def bernoulli(n: int) -> Any:
     """The Bernoulli numbers 0 to n; that of 1 is -1/2.
 
     >>> bernoulli(4)
     Array([ 1.        , -0.5       ,  0.16666667,  0.        , -0.03333334], dtype=float32)
     """
-    n = integer("bernoulli: n", n)
-    if n < 0:
-        raise ArgumentError(f"bernoulli: n is {n}", fix="pick a whole number from 0")
+    n = count_of("bernoulli: n", n)
     numbers = [Fraction(1)]
-    for m in range(1, n + 1):
+    for m in range(1, min(n, MOST_FINITE_BERNOULLI) + 1):
         total = sum((math.comb(m + 1, k) * b for k, b in enumerate(numbers)), Fraction(0))
         numbers.append(-total / (m + 1))
-    with np.errstate(over="ignore"):
-        return Array(np.array([_as_float(b) for b in numbers]).astype("float32"))
-
-
-def _as_float(number: Fraction) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return math.copysign(math.inf, number)
+    found = np.zeros(n + 1, np.float32)
+    found[: len(numbers)] = numbers
+    # of the even ones each has the other sign than the one before; the odd ones are 0
+    found[MOST_FINITE_BERNOULLI + 2 :: 4] = np.inf
+    found[MOST_FINITE_BERNOULLI + 4 :: 4] = -np.inf
+    return Array(found)
 
 
 # -- the normal distribution ----------------------------------------------------------------------

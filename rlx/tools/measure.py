@@ -58,6 +58,9 @@ class CacheBuster:
         self._memory += 1
 
 
+MOST_ROUNDS = 1 << 31  # more would not end
+
+
 def time_ns(fn: Callable[..., Any], rounds: int = 20, *, args: Sequence[Any] = ()) -> float:
     """The median nanoseconds of calls `fn(*args)`, until results are computed.
 
@@ -65,7 +68,7 @@ def time_ns(fn: Callable[..., Any], rounds: int = 20, *, args: Sequence[Any] = (
     True
     """
     callable_of("time_ns: fn", fn)
-    check_whole("time_ns", "rounds", rounds, 1)
+    check_whole("time_ns", "rounds", rounds, 1, MOST_ROUNDS)
     args = members("time_ns: args", args)
     times = []
     for _ in range(rounds):

@@ -241,7 +241,8 @@ def _vjp(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> An
     def back_graph() -> Graph:
         return build(run, [*held, *slots], traced.graph.name)
 
-    def pull_back(residuals: Sequence[Any], cotangent: Any) -> Any:
+    def pull_back(residuals: Sequence[Any], *cotangents: Any) -> Any:
+        cotangent = _only("vjp", traced, cotangents)
         given = pytree.flatten_like(out_tree, cotangent, "vjp", ("the result", "the cotangent"))
         for i, path in enumerate(paths):
             check_float0(what + path, given[i], types[i])
@@ -256,6 +257,16 @@ def _vjp(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> An
 
     back = Closure(pull_back, residuals)
     return (value[0], back, value[1]) if has_aux else (value, back)
+
+
+def _only(name: str, traced: Traced, cotangents: tuple[Any, ...]) -> Any:
+    """The one argument of a pullback: results in a container have their cotangents in one, too."""
+    if len(cotangents) == 1:
+        return cotangents[0]
+    raise ArgumentError(
+        f"{name} of {traced.graph.name}: the pullback has {len(cotangents)} arguments, not 1",
+        fix="pass one cotangent, in the structure of the result: a tuple if the result is one",
+    )
 
 
 @boundary
@@ -452,7 +463,8 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
             )
     transposed = transpose_graph(traced.graph, linear)
 
-    def pull_back(cotangent: Any) -> Any:
+    def pull_back(*cotangents: Any) -> Any:
+        cotangent = _only("linear_transpose", traced, cotangents)
         sides = ("the result", "the cotangent")
         given = pytree.flatten_like(traced.out_tree, cotangent, "linear_transpose", sides)
         paths = pytree.paths(traced.out_tree)

@@ -17,9 +17,9 @@ import numpy as np
 from ... import numpy as rnp
 from ... import random
 from ...ir.errors import ArgumentError, ShapeError
-from ...trace import pytree
 from ...trace.apply import as_tensor
 from ...trace.arguments import flag, wrong
+from ...trace.attributes import register_attributes
 from ..operands import Tensor, floats
 
 SMALL = 1e-3  # of angles below, series have the digits
@@ -222,8 +222,8 @@ def _wrong_shape(what: str, fix: str) -> NoReturn:
     raise ShapeError(f"Rotation: {what}", fix=fix)
 
 
-pytree.register_attributes(Rotation, ("quat",))
-pytree.register_attributes(Slerp, ("times", "timedelta", "rotations", "rotvecs"))
+register_attributes(Rotation, ("quat",))
+register_attributes(Slerp, ("times", "timedelta", "rotations", "rotvecs"))
 
 
 # -- unit quaternions (x, y, z, w) along the last axis, and other forms ----------------------------

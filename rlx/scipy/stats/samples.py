@@ -12,10 +12,10 @@ from ... import numpy as rnp
 from ... import random
 from ...ir.errors import ArgumentError, ShapeError
 from ...numpy.manipulation import along
-from ...trace import pytree
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice
 from ...trace.array_arguments import scalar
+from ...trace.attributes import register_attributes
 from ...trace.axes import integer, one_axis
 from ..linalg import cho_factor, cho_solve
 from ..operands import Tensor, floats
@@ -274,7 +274,7 @@ class gaussian_kde:
         _wrong("its bandwidth does not change", "make another one, gaussian_kde(data, bw_method)")
 
 
-pytree.register_attributes(gaussian_kde, ("neff", "dataset", "weights", "covariance", "inv_cov"))
+register_attributes(gaussian_kde, ("neff", "dataset", "weights", "covariance", "inv_cov"))
 
 
 def _wrong(what: str, fix: str) -> NoReturn:
