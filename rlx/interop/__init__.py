@@ -4,8 +4,7 @@ JAX is imported when a function is converted. May use everything below. Read `fr
 `replay.py`.
 """
 
-from rlx.interop.containers import Keys
-
+from .containers import Keys
 from .export import Exported, export, load_exported
 from .from_jax import from_jax
 from .graph_builder import Graph

@@ -8,8 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from rlx.interop.containers import Keys
-
 from ..ir.errors import DtypeError, RlxError, SymbolicSizeError
 from ..ir.types import as_dtype
 from ..trace.apply import as_leaf, as_operand, as_tensor, is_weak, operand_type
@@ -18,6 +16,7 @@ from ..trace.host import is_python_scalar
 from ..trace.promotion import convert
 from ..trace.tensor import TracedTensor
 from . import primitives  # noqa: F401  (fills the table of rules)
+from .containers import Keys
 from .jaxprs import is_key, record
 from .replay import recorded, replay
 

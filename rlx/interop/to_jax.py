@@ -6,16 +6,14 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from rlx.interop.containers import is_keys, plain_key
-from rlx.interop.export import host_captures
-
 from ..ir.errors import ArgumentError
 from ..ir.graph import Graph
 from ..ir.types import Type
 from ..trace import pytree
 from ..trace.make_graph import check_function, function_name, trace
 from ..trace.placement import check_unplaced
-from .containers import check_jax, know_containers_of_jax
+from .containers import check_jax, is_keys, know_containers_of_jax, plain_key
+from .export import host_captures
 
 
 def to_jax(fun: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rlx.scipy.operands import log1mexp as log1mexp
-
 from .. import numpy as rnp
 from ..ir.dims import Dim
 from ..ir.types import as_dtype, promote
+from ..scipy.operands import log1mexp as log1mexp
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.arguments import choice

@@ -6,8 +6,6 @@ the setting `key_reuse` makes that an error. `with rlx.random.stream(0):` gives
 keys to functions that get None for one. Read `keys.py` first.
 """
 
-from rlx.random.discrete import choice, permutation
-
 from .continuous import (
     cauchy,
     double_sided_maxwell,
@@ -32,8 +30,10 @@ from .discrete import (
     bernoulli,
     binomial,
     categorical,
+    choice,
     geometric,
     multinomial,
+    permutation,
     poisson,
     rademacher,
     randint,

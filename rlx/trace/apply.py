@@ -13,8 +13,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rlx.trace.tensor import leaked
-
 from ..ir import builder
 from ..ir.dims import Dim
 from ..ir.errors import ConcretizationError, RlxError
@@ -34,7 +32,7 @@ from .host import (
     to_numpy,
 )
 from .placement import home
-from .tensor import TracedTensor
+from .tensor import TracedTensor, leaked
 
 Operand: TypeAlias = Any  # Array, TracedTensor, np.ndarray, np.generic or a Python number
 LARGE = 1 << 14  # bytes of a constant: 4096 float32

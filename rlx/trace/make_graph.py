@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from rlx.trace.tensor import knowing, known_array
-
 from ..ir import builder
 from ..ir.dims import Dim, dim
 from ..ir.errors import ArgumentError, ConcretizationError, DonatedError, RlxError, StructureError
@@ -32,7 +30,7 @@ from .axes import as_shape
 from .host import is_python_scalar, scalar_to_numpy
 from .index import aliasing
 from .operators import Operators
-from .tensor import TracedTensor, fix_for
+from .tensor import TracedTensor, fix_for, knowing, known_array
 
 
 @record

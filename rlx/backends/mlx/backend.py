@@ -116,10 +116,8 @@ class MlxBackend(Backend):
         fixed: int = 0,
     ) -> Executable:
         """Cut the graph in pieces, which MLX computes."""
-        from rlx.backends.mlx.memory import check_size, computing, largest
-
         from .emit import table_of
-        from .memory import MlxData
+        from .memory import MlxData, check_size, computing, largest
         from .program import Maker
 
         began = time.perf_counter()

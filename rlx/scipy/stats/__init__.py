@@ -7,8 +7,6 @@ become float32. All of it differentiates, batches and compiles. Read `distributi
 import sys as _sys
 from typing import Any as _Any
 
-from rlx.scipy.stats.samples import gaussian_kde
-
 from .continuous import (
     beta,
     cauchy,
@@ -30,7 +28,7 @@ from .continuous import (
 )
 from .discrete import bernoulli, betabinom, binom, geom, nbinom, poisson
 from .distribution import Distribution as _Distribution
-from .samples import mode, rankdata, sem
+from .samples import gaussian_kde, mode, rankdata, sem
 from .vectors import dirichlet, multinomial, multivariate_normal
 
 # `import rlx.scipy.stats.norm` finds what is a module in jax.scipy.stats

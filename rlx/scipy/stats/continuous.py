@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rlx.scipy.operands import log1mexp
-
 from ... import numpy as rnp
-from ..operands import Tensor
+from ..operands import Tensor, log1mexp
 from ..special import (
     betainc,
     betaln,
