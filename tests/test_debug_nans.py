@@ -293,3 +293,23 @@ def test_what_surrounds_such_a_function_is_not_looked_at():
         with pytest.raises(NanError, match="log gives nan at"):
             looked(ROW)
     assert not rlx.config.debug_nans
+
+
+def test_a_setting_that_changes_while_a_function_is_traced_holds_for_its_code():
+    changes = [True]
+
+    @rlx.jit
+    def log(x):
+        if changes:
+            rlx.config.debug_nans = changes.pop()
+        return rnp.log(x)
+
+    x = np.array([-1.0])
+    with rlx.config.using(debug_nans=False):
+        with pytest.raises(rlx.NanError):
+            log(x)
+        rlx.config.debug_nans = False
+        assert np.isnan(np.asarray(log(x)))
+        rlx.config.debug_nans = True
+        with pytest.raises(rlx.NanError):
+            log(x)

@@ -395,7 +395,8 @@ class Jitted:
             entry = there._lowered(traced).compile()
             if known and there is self:
                 known.keep(entry)
-        self._keep(key, entry, reason)
+        # of the settings that it was compiled in, if they changed while it was traced
+        self._keep(key._replace(settings=compiled_in()), entry, reason)
         return entry
 
     def _keep(self, key: Key, entry: Compiled, reason: str) -> None:
