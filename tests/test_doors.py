@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOORS = ("rlx", "rlx.ir", "rlx.scipy")
+DOORS = ("rlx", "rlx.ir", "rlx.numpy", "rlx.scipy")
 
 
 def run(code: str) -> str:

@@ -170,7 +170,9 @@ BY_VALUE = (
 
 
 def evaluate(expression: str, module, arrays):
-    return eval(expression, {"__builtins__": builtins, **vars(module), **arrays})
+    names = {"__builtins__": builtins}
+    exec(f"from {module.__name__} import *", names)
+    return eval(expression, {**names, **arrays})
 
 
 @pytest.mark.parametrize("expression", ALL)

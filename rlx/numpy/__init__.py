@@ -5,14 +5,16 @@ so all of them differentiate, batch and compile. Read `elementwise.py` first.
 """
 
 import sys
+from typing import TYPE_CHECKING
 
+from ..ir.errors import with_advice as _with_advice
+from ..ir.lazy import door as _door
 from ..trace.array import Array as ndarray
 from ..trace.index.read import getitem
 from ..trace.index.update import assign as setitem
 from ..trace.index.update import at, in_place
-from ..trace.operators import FUNCTIONS
+from ..trace.operators import FUNCTIONS as _FUNCTIONS
 from ..trace.promotion import result_type
-from . import fft, linalg
 from .arithmetic import (
     abs,
     absolute,
@@ -51,19 +53,6 @@ from .arithmetic import (
     sinc,
     square,
     trunc,
-)
-from .bits import (
-    bitwise_count,
-    fmax,
-    fmin,
-    frexp,
-    nextafter,
-    packbits,
-    piecewise,
-    spacing,
-    unpackbits,
-    unwrap,
-    view,
 )
 from .constants import (
     bfloat16,
@@ -113,7 +102,6 @@ from .constants import (
     unsignedinteger,
 )
 from .contraction import (
-    Axes,
     convolve,
     correlate,
     cross,
@@ -158,19 +146,6 @@ from .creation import (
     vander,
     zeros,
     zeros_like,
-)
-from .distribution import (
-    bincount,
-    histogram,
-    histogram2d,
-    histogram_bin_edges,
-    histogramdd,
-    median,
-    nanmedian,
-    nanpercentile,
-    nanquantile,
-    percentile,
-    quantile,
 )
 from .division import divmod, floor_divide, fmod, gcd, lcm, mod, modf, remainder
 from .einsum import einsum, einsum_path
@@ -218,24 +193,6 @@ from .elementwise import (
     tanh,
     true_divide,
 )
-from .files import frombuffer, fromfile, fromiter, fromstring, load, save, savez
-from .grids import (
-    c_,
-    diag_indices,
-    diag_indices_from,
-    gradient,
-    index_exp,
-    ix_,
-    mask_indices,
-    mgrid,
-    ogrid,
-    r_,
-    s_,
-    tril_indices,
-    tril_indices_from,
-    triu_indices,
-    triu_indices_from,
-)
 from .indexing import (
     argwhere,
     choose,
@@ -254,29 +211,6 @@ from .indexing import (
     take_along_axis,
     where,
 )
-from .inspection import VERSION as __array_api_version__
-from .inspection import array_namespace_info as __array_namespace_info__
-from .inspection import (
-    array_repr,
-    array_str,
-    can_cast,
-    finfo,
-    get_printoptions,
-    iinfo,
-    iscomplexobj,
-    isdtype,
-    isrealobj,
-    isscalar,
-    issubdtype,
-    iterable,
-    ndim,
-    printoptions,
-    promote_types,
-    set_printoptions,
-    shape,
-    size,
-)
-from .inspection import namespace_of as _namespace_of
 from .logic import (
     allclose,
     array_equal,
@@ -333,29 +267,6 @@ from .manipulation import (
     vsplit,
     vstack,
 )
-from .padding import block, pad, resize
-from .places import ravel_multi_index, unravel_index
-from .polynomial import (
-    bartlett,
-    blackman,
-    hamming,
-    hanning,
-    i0,
-    interp,
-    kaiser,
-    poly,
-    polyadd,
-    polyder,
-    polydiv,
-    polyfit,
-    polyint,
-    polymul,
-    polysub,
-    polyval,
-    roots,
-)
-from .protocols import array_function as _array_function
-from .protocols import array_ufunc as _array_ufunc
 from .reductions import (
     all,
     amax,
@@ -379,48 +290,6 @@ from .reductions import (
     sum,
     trapezoid,
 )
-from .sets import (
-    intersect1d,
-    isin,
-    setdiff1d,
-    setxor1d,
-    trim_zeros,
-    union1d,
-    unique,
-    unique_all,
-    unique_counts,
-    unique_inverse,
-    unique_values,
-)
-from .sorting import (
-    argpartition,
-    argsort,
-    digitize,
-    lexsort,
-    partition,
-    searchsorted,
-    sort,
-    sort_complex,
-)
-from .statistics import (
-    average,
-    corrcoef,
-    cov,
-    mean,
-    nanargmax,
-    nanargmin,
-    nancumprod,
-    nancumsum,
-    nanmax,
-    nanmean,
-    nanmin,
-    nanprod,
-    nanstd,
-    nansum,
-    nanvar,
-    std,
-    var,
-)
 from .ufuncs import (
     add,
     apply_along_axis,
@@ -443,14 +312,186 @@ from .ufuncs import (
     vectorize,
 )
 
-# operators and methods of arrays find their functions by name
-FUNCTIONS.update(
-    {
-        name: item.function if isinstance(item, ufunc) else item
-        for name, item in globals().items()
-        if callable(item)
-    }
-)
-FUNCTIONS["__array_ufunc__"] = _array_ufunc
-FUNCTIONS["__array_function__"] = _array_function
-FUNCTIONS["__namespace__"] = lambda version: _namespace_of(sys.modules[__name__], version)
+if TYPE_CHECKING:
+    from . import fft, linalg
+    from .bits import (
+        bitwise_count,
+        fmax,
+        fmin,
+        frexp,
+        nextafter,
+        packbits,
+        piecewise,
+        spacing,
+        unpackbits,
+        unwrap,
+        view,
+    )
+    from .distribution import (
+        bincount,
+        histogram,
+        histogram2d,
+        histogram_bin_edges,
+        histogramdd,
+        median,
+        nanmedian,
+        nanpercentile,
+        nanquantile,
+        percentile,
+        quantile,
+    )
+    from .files import frombuffer, fromfile, fromiter, fromstring, load, save, savez
+    from .grids import (
+        c_,
+        diag_indices,
+        diag_indices_from,
+        gradient,
+        index_exp,
+        ix_,
+        mask_indices,
+        mgrid,
+        ogrid,
+        r_,
+        s_,
+        tril_indices,
+        tril_indices_from,
+        triu_indices,
+        triu_indices_from,
+    )
+    from .inspection import (
+        __array_api_version__,
+        __array_namespace__,
+        __array_namespace_info__,
+        array_repr,
+        array_str,
+        can_cast,
+        finfo,
+        get_printoptions,
+        iinfo,
+        iscomplexobj,
+        isdtype,
+        isrealobj,
+        isscalar,
+        issubdtype,
+        iterable,
+        ndim,
+        printoptions,
+        promote_types,
+        set_printoptions,
+        shape,
+        size,
+    )
+    from .padding import block, pad, resize
+    from .places import ravel_multi_index, unravel_index
+    from .polynomial import (
+        bartlett,
+        blackman,
+        hamming,
+        hanning,
+        i0,
+        interp,
+        kaiser,
+        poly,
+        polyadd,
+        polyder,
+        polydiv,
+        polyfit,
+        polyint,
+        polymul,
+        polysub,
+        polyval,
+        roots,
+    )
+    from .protocols import __array_function__, __array_ufunc__
+    from .sets import (
+        intersect1d,
+        isin,
+        setdiff1d,
+        setxor1d,
+        trim_zeros,
+        union1d,
+        unique,
+        unique_all,
+        unique_counts,
+        unique_inverse,
+        unique_values,
+    )
+    from .sorting import (
+        argpartition,
+        argsort,
+        digitize,
+        lexsort,
+        partition,
+        searchsorted,
+        sort,
+        sort_complex,
+    )
+    from .statistics import (
+        average,
+        corrcoef,
+        cov,
+        mean,
+        nanargmax,
+        nanargmin,
+        nancumprod,
+        nancumsum,
+        nanmax,
+        nanmean,
+        nanmin,
+        nanprod,
+        nanstd,
+        nansum,
+        nanvar,
+        std,
+        var,
+    )
+else:
+    __getattr__, __dir__ = _door(
+        __name__,
+        ("fft", "linalg"),
+        {
+            "bits": (
+                "bitwise_count fmax fmin frexp nextafter packbits piecewise spacing "
+                "unpackbits unwrap view"
+            ).split(),
+            "distribution": (
+                "bincount histogram histogram2d histogram_bin_edges histogramdd median "
+                "nanmedian nanpercentile nanquantile percentile quantile"
+            ).split(),
+            "files": "frombuffer fromfile fromiter fromstring load save savez".split(),
+            "grids": (
+                "c_ diag_indices diag_indices_from gradient index_exp ix_ mask_indices mgrid "
+                "ogrid r_ s_ tril_indices tril_indices_from triu_indices triu_indices_from"
+            ).split(),
+            "inspection": (
+                "__array_api_version__ __array_namespace__ __array_namespace_info__ array_repr "
+                "array_str can_cast finfo get_printoptions iinfo iscomplexobj isdtype isrealobj "
+                "isscalar issubdtype iterable ndim printoptions promote_types "
+                "set_printoptions shape size"
+            ).split(),
+            "padding": ["block", "pad", "resize"],
+            "protocols": ["__array_function__", "__array_ufunc__"],
+            "places": ["ravel_multi_index", "unravel_index"],
+            "polynomial": (
+                "bartlett blackman hamming hanning i0 interp kaiser poly polyadd polyder "
+                "polydiv polyfit polyint polymul polysub polyval roots"
+            ).split(),
+            "sets": (
+                "intersect1d isin setdiff1d setxor1d trim_zeros union1d unique unique_all "
+                "unique_counts unique_inverse unique_values"
+            ).split(),
+            "sorting": (
+                "argpartition argsort digitize lexsort partition searchsorted sort sort_complex"
+            ).split(),
+            "statistics": (
+                "average corrcoef cov mean nanargmax nanargmin nancumprod nancumsum nanmax "
+                "nanmean nanmin nanprod nanstd nansum nanvar std var"
+            ).split(),
+        },
+        _with_advice(__name__, {}),
+    )
+    # what `from rlx.numpy import *` gives: no files
+    _files = {name for name, item in globals().items() if isinstance(item, type(sys))}
+    __all__ = [name for name in __dir__() if name not in _files and not name.startswith("_")]
+
+_FUNCTIONS.module = sys.modules[__name__]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -210,8 +211,8 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 # `rlx.numpy` follows its version 2024.12 with the extensions `fft` and `linalg`.
 
 
-VERSION = "2024.12"
-_VERSIONS = ("2021.12", "2022.12", "2023.12", VERSION)  # each adds to the one before
+__array_api_version__ = "2024.12"
+_VERSIONS = ("2021.12", "2022.12", "2023.12", __array_api_version__)  # each adds to the one before
 HOST = "cpu"
 _NAMES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -259,19 +260,19 @@ class NamespaceInfo:
         return named if kind is None else {n: d for n, d in named.items() if isdtype(d, kind)}
 
 
-def array_namespace_info() -> NamespaceInfo:
+def __array_namespace_info__() -> NamespaceInfo:
     """What the namespace can do, which dtypes and devices it has."""
     return NamespaceInfo()
 
 
-def namespace_of(module: ModuleType, api_version: str | None) -> ModuleType:
-    """The namespace, if it follows a version of the standard; `None` means any."""
+def __array_namespace__(api_version: str | None) -> ModuleType:
+    """`rlx.numpy`, if it follows a version of the standard; `None` means any."""
     if api_version not in (None, *_VERSIONS):
         raise AttributeValueError(
             f"rlx.numpy does not follow version {api_version!r} of the array API standard",
             fix=f"ask for one of {', '.join(_VERSIONS)}",
         )
-    return module
+    return sys.modules[__name__.rpartition(".")[0]]
 
 
 def _check_device(device: Any) -> None:

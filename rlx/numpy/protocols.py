@@ -19,15 +19,14 @@ from ..trace import pytree
 from ..trace.array import Array
 from ..trace.operators import FUNCTIONS, Operators
 from ..trace.tensor import TracedTensor
-from . import fft, linalg
 
-MODULES: dict[str, Any] = {"numpy.linalg": linalg, "numpy.fft": fft}
+MODULES = {"numpy.linalg": "linalg", "numpy.fft": "fft"}
 # these write to their first argument, which those of rlx.numpy of the same name do not
 IN_PLACE = {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"}
 OTHER_NAMES = {"a_min": "min", "a_max": "max"}  # arguments that rlx.numpy calls otherwise
 
 
-def array_ufunc(ufunc: np.ufunc, method: str, args: tuple, keywords: dict[str, Any]) -> Any:
+def __array_ufunc__(ufunc: np.ufunc, method: str, args: tuple, keywords: dict[str, Any]) -> Any:
     """What a ufunc of NumPy, or a method of one, gives for rlx arrays."""
     if method == "at":  # NumPy's writes to the array, that of rlx.numpy gives another one
         _check_written(_ufunc_name(ufunc, method), args[0])
@@ -40,7 +39,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, args: tuple, keywords: dict[str, A
     return _called(own, _ufunc_name(ufunc, method), ufunc, method, args, keywords)
 
 
-def array_function(
+def __array_function__(
     function: Callable[..., Any], types: Sequence[type], args: tuple, keywords: dict[str, Any]
 ) -> Any:
     """What a function of NumPy gives for rlx arrays."""
@@ -89,14 +88,15 @@ def _called(
 @functools.cache
 def _own_ufunc(ufunc: np.ufunc, method: str) -> Any:
     known = getattr(np, ufunc.__name__, None) is ufunc
-    own = FUNCTIONS.get(ufunc.__name__) if known else None
-    if method == "__call__" or own is None:
-        return own
-    return getattr(_module().__dict__[ufunc.__name__], method, None)
+    if not known or not hasattr(_module(), ufunc.__name__):
+        return None
+    if method == "__call__":
+        return FUNCTIONS[ufunc.__name__]
+    return getattr(getattr(_module(), ufunc.__name__), method, None)
 
 
 def _module() -> Any:
-    return FUNCTIONS["__namespace__"](None)
+    return FUNCTIONS["__array_namespace__"](None)
 
 
 def _ufunc_name(ufunc: np.ufunc, method: str) -> str:
@@ -109,9 +109,10 @@ def _ufunc_name(ufunc: np.ufunc, method: str) -> str:
 def _own_function(function: Callable[..., Any]) -> Any:
     if function.__name__ in IN_PLACE:
         return None
-    if function.__module__ == "numpy":
-        return FUNCTIONS.get(function.__name__)
-    return getattr(MODULES.get(function.__module__), function.__name__, None)
+    name, home = function.__name__, function.__module__
+    if home == "numpy":
+        return FUNCTIONS[name] if hasattr(_module(), name) else None
+    return getattr(getattr(_module(), MODULES[home]), name, None) if home in MODULES else None
 
 
 def _name(function: Callable[..., Any]) -> str:

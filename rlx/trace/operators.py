@@ -1,11 +1,13 @@
 """Operators and methods that `Array` and `TracedTensor` share.
 
 The functions behind them live one floor up, in `rlx.numpy`, which enters itself in `FUNCTIONS`.
+Each is looked up when it is first called: its file may not be loaded before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -17,7 +19,17 @@ from ..ir.types import Size, Type, Typed
 if TYPE_CHECKING:
     from .index.update import At
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {}  # by name; `rlx.numpy` and `indexing` fill it
+
+class _Functions(dict[str, Callable[..., Any]]):
+    module: ModuleType  # `rlx.numpy`, which enters itself
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        item = getattr(self.module, name)
+        found = self[name] = getattr(item, "function", item)  # of a ufunc, what a call does
+        return found
+
+
+FUNCTIONS = _Functions()  # by name
 Shape = tuple[Size, ...]
 Axis = int | tuple[int, ...] | None
 
@@ -154,7 +166,7 @@ class Operators(Typed):
         return FUNCTIONS["at"](self)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        return FUNCTIONS["__namespace__"](api_version)
+        return FUNCTIONS["__array_namespace__"](api_version)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **keywords: Any) -> Any:
         return FUNCTIONS["__array_ufunc__"](ufunc, method, args, keywords)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from ... import lax
 from ... import numpy as rnp
 from ...ir.errors import ArgumentError, ShapeError
+from ...numpy import fft
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice
 from ...trace.array_arguments import known_real
@@ -35,13 +36,9 @@ def fftconvolve(
         _wrong_shape("fftconvolve", x, y, "give equal sizes along the other axes")
     full = [x.shape[i] + y.shape[i] - 1 for i in along]
     if rnp.iscomplexobj(x):
-        made = rnp.fft.ifftn(
-            rnp.fft.fftn(x, full, along) * rnp.fft.fftn(y, full, along), full, along
-        )
+        made = fft.ifftn(fft.fftn(x, full, along) * fft.fftn(y, full, along), full, along)
     else:
-        made = rnp.fft.irfftn(
-            rnp.fft.rfftn(x, full, along) * rnp.fft.rfftn(y, full, along), full, along
-        )
+        made = fft.irfftn(fft.rfftn(x, full, along) * fft.rfftn(y, full, along), full, along)
     window = [slice(None)] * x.ndim
     is_swapped = _is_swapped("fftconvolve", x, y, along) if mode == "valid" else False
     for i, size in zip(along, full, strict=True):
