@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -313,3 +316,27 @@ def test_a_setting_that_changes_while_a_function_is_traced_holds_for_its_code():
         rlx.config.debug_nans = True
         with pytest.raises(rlx.NanError):
             log(x)
+
+
+def test_a_setting_that_changes_during_calls_of_other_threads_holds_afterwards():
+    log, x = rlx.jit(lambda x: rnp.log(x)), np.array([-1.0])
+
+    def call():
+        while not done.is_set():
+            with contextlib.suppress(rlx.NanError):
+                log(x)
+
+    for turn in range(10):
+        done = threading.Event()
+        threads = [threading.Thread(target=call) for _ in range(3)]
+        with rlx.config.using(debug_nans=turn % 2 == 1):
+            for thread in threads:
+                thread.start()
+            time.sleep(0.002)
+            rlx.config.debug_nans = turn % 2 == 0
+            time.sleep(0.002)
+            done.set()
+            for thread in threads:
+                thread.join()
+            with pytest.raises(rlx.NanError) if turn % 2 == 0 else contextlib.nullcontext():
+                log(x)

@@ -13,7 +13,7 @@ from ..backends import registry
 from ..backends.backend import Executable, Lasting
 from ..backends.locks import hold_in_forks
 from ..ir.bind import is_symbolic, unbound
-from ..ir.config import config
+from ..ir.config import Settings, config
 from ..ir.errors import ArgumentError, DeviceMismatchError, SymbolicSizeError
 from ..ir.fingerprint import fingerprint
 from ..ir.graph import Graph
@@ -84,15 +84,16 @@ class Session:
         options.check_for(graph)
         options = as_asked(graph, options)
         name = options.name or graph.name
-        check = config.check if options.check is None else options.check
+        settings = config.settings  # as they are now: another thread may change them
+        check = settings.check if options.check is None else options.check
         policy = self.policy_for(options)
         made: list[Executable] = []
 
         def compile(graph: Graph) -> Executable:
-            return self._compile(_checked(graph, options), name, key[0], check, options)
+            return self._compile(_checked(graph, options, settings), name, key[0], check, options)
 
         def make() -> Executable:
-            precise = prepared(_checked_inside(graph), policy)
+            precise = prepared(_checked_inside(graph, settings), policy)
             executable = self._sized(precise.graph, compile, options)
             is_plain = precise.graph is graph
             made.append(executable if is_plain else with_report(executable, lambda: graph, policy))
@@ -102,8 +103,7 @@ class Session:
         self._check_shardings(graph, options)
         sizes = (options.specialize, options.buckets, options.deterministic, options.fixed)
         sizes += (options.in_shardings, options.out_shardings, options.debug_nans)
-        settings = config.settings.compiled_in
-        key = (fingerprint(graph), check, settings, sizes, options.tier, policy)
+        key = (fingerprint(graph), check, settings.compiled_in, sizes, options.tier, policy)
         executable = self.cache.get(key, make)
         if not made:
             tell_hit(name, graph, self.device)
@@ -280,18 +280,18 @@ class Session:
         return self.backend.invariant_target
 
 
-def _checked_inside(graph: Graph) -> Graph:
+def _checked_inside(graph: Graph, settings: Settings) -> Graph:
     """The graph with looks in the functions that were jitted with `debug_nans`."""
-    if config.debug_nans or not any(node.attrs.get("debug_nans") for node in graph.walk()):
+    if settings.debug_nans or not any(node.attrs.get("debug_nans") for node in graph.walk()):
         return graph
     from ..lower.hir.number_checks import with_asked_checks
 
     return with_asked_checks(graph)
 
 
-def _checked(graph: Graph, options: CompileOptions) -> Graph:
+def _checked(graph: Graph, options: CompileOptions, settings: Settings) -> Graph:
     """The graph with looks at numbers, as the options and the settings ask for them."""
-    nans, infs = config.debug_nans or options.debug_nans, config.debug_infs
+    nans, infs = settings.debug_nans or options.debug_nans, settings.debug_infs
     if not (nans or infs):
         return graph
     from ..lower.hir.number_checks import with_checks  # with all of lowering, 20 ms to import

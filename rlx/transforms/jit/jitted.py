@@ -201,8 +201,7 @@ class Jitted:
         self._forget_paths()
 
     def _forget_paths(self) -> None:
-        self._recent, self._fast, self._paths = None, missed, {}
-        self._into = missed
+        self._paths, self._recent, self._fast, self._into = {}, None, missed, missed
 
     @property
     def identity_parts(self) -> tuple[Any, ...]:
@@ -255,9 +254,8 @@ class Jitted:
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if config.disable_jit:
-            device = None if self._follows else self._named
             with looking(self._options.debug_nans):
-                return run_at_once(self._fn, args, kwargs, device)
+                return run_at_once(self._fn, args, kwargs, None if self._follows else self._named)
         result = self._find_path(args, kwargs)
         if result is not MISS:
             return _made_here(result) if aliasing.open_traces else result
@@ -304,6 +302,7 @@ class Jitted:
         compiled.run_into(*arrays, out=entry.outs(out))
         if entry.has_path and not entry.compiled.donated:
             self._into = entry.path_into(call.arguments, out)
+            self._close_if_changed(call)
 
     def run_async(self, *args: Any, **kwargs: Any) -> Pending:
         """Run on another thread, and give a result to wait for, or to await.
@@ -372,8 +371,6 @@ class Jitted:
         if entry is None:
             with self._making.turn(key):
                 entry = self._entries.get(key) or self._made_for(key, call)
-        if isinstance(entry, Compiled):
-            self._recent = entry
         return entry
 
     def _made_for(self, key: Key, call: Call) -> Compiled | Traced:
@@ -381,9 +378,8 @@ class Jitted:
         reason = self._entries.reason(key, KEPT)
         reason = reason or reason_to_compile(self._fn, args, key, list(self._entries))
         check_recompile(self._fn, reason)
-        known = None
-        if config.cache:
-            known = TraceCache.of(self._fn, key, self._device, self._options, self._dynamic)
+        about = self._fn, key, self._device, self._options, self._dynamic
+        known = TraceCache.of(*about) if config.cache else None
         entry = known.recall(self._fn, leaves, self._arguments) if known else None
         if entry is None:
             with asked_axes() as asked:
@@ -392,11 +388,12 @@ class Jitted:
             if asked or any(isinstance(c, Value) for c in traced.captures):
                 return traced
             there = self._where(call, traced)
+            key = key._replace(settings=compiled_in())  # tracing may have changed them
             entry = there._lowered(traced).compile()
             if known and there is self:
                 known.keep(entry)
-        # of the settings that it was compiled in, if they changed while it was traced
-        self._keep(key._replace(settings=compiled_in()), entry, reason)
+        if key.settings == compiled_in():  # no other thread has changed them
+            self._keep(key, entry, reason)
         return entry
 
     def _keep(self, key: Key, entry: Compiled, reason: str) -> None:
@@ -421,7 +418,8 @@ class Jitted:
 
     def _record(self, traced: Traced, leaves: Sequence[Any]) -> Any:
         """Record the function as one call node of the enclosing trace."""
-        operands = [*(to_value(as_operand(x)) for x in leaves), *map(_outside, traced.captures)]
+        given = (*leaves, *traced.captures)
+        operands = [x if isinstance(x, Value) else to_value(as_operand(x)) for x in given]
         if self._named and not self._follows:
             run_here(traced.graph.name, self._named)
         own, name = self._options.precision, traced.graph.name
@@ -441,6 +439,13 @@ class Jitted:
             if path is not missed and may_be_better(entry):
                 path = TimedPath(path, entry, self._settle)
             self._add_path(entry, path)
+        self._recent = entry
+        self._close_if_changed(call)
+
+    def _close_if_changed(self, call: Call) -> None:
+        """Close the call paths if a thread changed settings since the call began."""
+        if config.settings is not call.settings:
+            self._forget_paths()
 
     def _add_path(self, way: Any, path: Callable[..., Any]) -> None:
         """Keep the call paths for the last few kinds of arguments."""
@@ -454,10 +459,13 @@ class Jitted:
         return self._find_path(args, kwargs) if result is MISS else result
 
     def _find_path(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        for entry, path in list(self._paths.items()):
+        paths = self._paths
+        for path in paths.values():
             result = path(*args, **kwargs)
             if result is not MISS:
-                self._fast = self._paths.get(entry, missed)  # better code may be there meanwhile
+                self._fast = path
+                if self._paths is not paths:  # better code is there, or settings changed
+                    self._fast = missed
                 return result
         return MISS
 
@@ -488,7 +496,3 @@ config.watch(_change_settings)
 def _made_here(result: Any) -> Any:
     aliasing.make_here(tuple(pytree.leaves(result)))
     return result
-
-
-def _outside(capture: Any) -> Value:
-    return capture if isinstance(capture, Value) else to_value(as_operand(capture))

@@ -66,6 +66,7 @@ class Call:
 
     def __init__(self, arguments: Arguments, leaves: list[Any], tree: pytree.Structure) -> None:
         self.arguments, self.leaves, self.tree = arguments, leaves, tree
+        self.settings = config.settings  # as the call begins
 
 
 def unless_static(given: Any, marked: Any) -> Any:
