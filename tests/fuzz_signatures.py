@@ -29,7 +29,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,7 +38,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import junk_values
 import numpy as np
-from junk_values import BY_NAME, CALLS, JUNK
+from junk_calls import CALLS, METHODS
+from junk_values import BY_NAME, JUNK
 from parity.arguments import ARRAYS
 from parity.tables import by_function
 
@@ -101,13 +102,17 @@ def scope(module: str = "") -> dict[str, Any]:
         "tree": rlx.tree,
         "top": rlx,
         "sin": lambda x: rnp.sin(x),
-        "np_sin": lambda x: np.sin(x),
+        "np_sin": _np_sin,
         "square_sum": lambda x: rnp.sum(x * x),
         "Plain": plain,
         "Plain2": type("Plain2", (), {}),
         **{name: rnp.asarray(array) for name, array in ARRAYS.items()},
         **(vars(found) if module else {}),
     }
+
+
+def _np_sin(x: Any) -> Any:
+    return np.sin(x)
 
 
 def _parsed(text: str, name: str = "") -> Call | None:
@@ -130,7 +135,7 @@ def calls() -> dict[str, list[tuple[str, Call]]]:
             call = _parsed(case.text, name)
             if call is not None and ast.unparse(ast.parse(call.function)) == name.split(".")[-1]:
                 found.setdefault(name, []).append((case.module, call))
-    for line in CALLS.strip().splitlines():
+    for line in filter(None, (CALLS + METHODS).splitlines()):
         call = _parsed(line)
         assert call is not None, line
         found.setdefault(call.name.removeprefix("rlx."), []).append(("", call))
@@ -139,6 +144,10 @@ def calls() -> dict[str, list[tuple[str, Call]]]:
             if name not in found and name not in LEFT_OUT:
                 guessed = _guessed(name, fn)
                 found[name] = [(module, guessed)] if guessed else []
+    for name, fn in _of_distributions():
+        guessed = _guessed(name, fn)
+        if guessed and f"scipy.stats.{name}" not in found:
+            found[f"scipy.stats.{name}"] = [("scipy.stats", replace(guessed, function=name))]
     return {name: _few(known) for name, known in found.items()}
 
 
@@ -160,6 +169,15 @@ def _functions(module: str) -> Iterator[tuple[str, Any]]:
         is_function = not is_made_elsewhere and not getattr(fn, "_is_protocol", False)
         if is_public and is_own and is_function:
             yield f"{module}.{name}", fn
+
+
+def _of_distributions() -> Iterator[tuple[str, Any]]:
+    """The functions of the classes in `rlx.scipy.stats`."""
+    for name, of in vars(rlx.scipy.stats).items():
+        is_own = isinstance(of, type) and of.__module__.startswith("rlx.")
+        for key, member in vars(of).items() if is_own else ():
+            if isinstance(member, staticmethod) and not key.startswith("_"):
+                yield f"{name}.{key}", member.__func__
 
 
 def _guessed(name: str, fn: Any) -> Call | None:

@@ -10,6 +10,8 @@ import rlx.numpy as rnp
 from rlx import nn, optim, random
 from rlx.ir import serialize, text
 from rlx.ir.errors import RlxError
+from rlx.scipy import stats
+from rlx.scipy.spatial.transform import Rotation
 
 DEEP: list = []
 DEEP.append(DEEP)
@@ -23,6 +25,8 @@ SCOPE = {
     "random": random,
     "serialize": serialize,
     "text": text,
+    "stats": stats,
+    "Rotation": Rotation,
     "x": rnp.ones((3, 4)),
     "v": rnp.ones(3),
     "i": rnp.arange(3),
@@ -357,6 +361,32 @@ rnp.piecewise(v,[v>0],[1,2,3])
 rnp.delete(v,3)
 rnp.ravel_multi_index((1,9),(2,3))
 rlx.Session("cpu").compile(lambda x:x+1,v).run_into(v,out=np.array(1.0))
+rlx.Session("cpu").compile(lambda x:x+1,v).unbind([1])
+rlx.Session("cpu").compile(lambda x:x+1,v).submit_then(5,abs)
+rlx.Session("cpu").compile(lambda x:x+1,v).submit_then((v,),"a")
+rlx.unregister_backend(["cpu"])
+rlx.Mesh((1,),("x",)).size_of("y")
+rlx.distributed.array_from_parts(v,"x")
+rlx.custom_jvp(abs).defjvp(5)
+rlx.custom_vjp(abs).defvjp(abs,5)
+rlx.custom_jvp(abs).defjvps(None,5)
+rlx.custom_op(np.tanh,name="my_tanh",elementwise=True).defjvp(5)
+rlx.custom_op(np.tanh,name="my_tanh",elementwise=True).defjvps(x)
+rlx.custom_op(np.tanh,name="my_tanh",elementwise=True).defvjp(5)
+rlx.checkpoint(abs,static_argnames=5)
+rlx.checkpoint_policies.save_only_these_names("a",["b"])
+rlx.verify(abs,devices=5)
+rlx.nan_check(abs,infinities=x)
+rlx.make_jaxpr(abs,static_argnums=1.5)
+rlx.CacheBuster(2**60)
+rlx.CacheBuster(2**100)
+rnp.add.at(v,0)
+rnp.ufunc(rnp.sin,1,1).at(v,0,1.0)
+stats.gaussian_kde(v+i).integrate_kde(5)
+Rotation.concatenate([5])
+Rotation.concatenate(5)
+Rotation.from_rotvec(v).as_quat(canonical=x)
+Rotation.from_rotvec(v).as_euler("xyz",degrees=x)
 """
 
 

@@ -283,3 +283,10 @@ def test_functions_of_a_distribution_are_found_like_those_of_a_module(name: str)
         assert pickle.loads(pickle.dumps(function)) is function
         with pytest.raises(TypeError, match=rf"{name}\.\w+[:(].*missing"):
             function()
+
+
+def test_functions_that_follow_from_others_are_called_by_their_own_names() -> None:
+    for call in (ours.chi2.pdf, ours.norm.pdf, ours.beta.logsf, ours.dirichlet.pdf):
+        for keywords in ({}, {"axsi": 0}):
+            with pytest.raises(TypeError, match=rf"^{call.__qualname__}: "):
+                call(0.5, **keywords) if keywords else call()

@@ -102,7 +102,7 @@ def register(name: str, backend: Backend | type[Backend]) -> None:
 
 def unregister(name: str) -> None:
     """Forget a backend that was registered; what is compiled for it stays as it is."""
-    if name not in _registered:
+    if not isinstance(name, str) or name not in _registered:
         raise ArgumentError(
             f"unregister_backend: {name!r} was not registered",
             fix=f"registered are: {', '.join(_registered) or 'none'}",

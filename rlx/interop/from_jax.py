@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, final
 
 from ..ir.tracebacks import boundary
-from ..trace.arguments import members, wrong
+from ..trace.arguments import members, names_of
 from ..trace.axes import integer
 from ..trace.make_graph import check_function, function_name
 from .containers import know_containers_of_jax
@@ -39,11 +39,7 @@ def from_jax(
         integer("static_argnums", n) for n in members("from_jax: static_argnums", numbers)
     )
     know_containers_of_jax()
-    names = (static_argnames,) if isinstance(static_argnames, str) else static_argnames
-    names = members("from_jax: static_argnames", names)
-    for name in names:
-        if not isinstance(name, str):
-            raise wrong("from_jax: one of static_argnames", name, "a name", "give texts")
+    names = names_of("from_jax: static_argnames", static_argnames)
     return _Converted(fun, numbers, names)
 
 

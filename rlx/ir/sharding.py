@@ -50,6 +50,11 @@ class Mesh:
 
     def size_of(self, name: str) -> int:
         """The number of devices along an axis."""
+        if not isinstance(name, str) or name not in self.axis_names:
+            raise ArgumentError(
+                f"Mesh: {name!r} is none of its axes",
+                fix=f"its axes are {', '.join(self.axis_names) or 'none'}",
+            )
         return self.shape[self.axis_names.index(name)]
 
 

@@ -264,6 +264,9 @@ class ufunc:
         """A new array where the function was applied at indices, one after another."""
         check_copied(f"{self.__name__}.at", inplace)
         more = () if b is None else (as_tensor(b),)
+        if self.nin != 1 + len(more):
+            fix = "pass b, the second operands" if b is None else "leave b out"
+            raise self._wrong(f"`at` takes {self.nin} operands, not {1 + len(more)}", fix)
         a = as_tensor(a)
         places = [as_tensor(i) for i in (indices if isinstance(indices, tuple) else (indices,))]
         shape = broadcast_shapes(f"{self.__name__}.at", *(i.shape for i in places))

@@ -18,6 +18,7 @@ from ..ir.policy import AS_WRITTEN, Policy
 from ..ir.record import field, record, replace
 from ..ir.tracebacks import hide_frames
 from ..ir.types import Type
+from ..trace.arguments import callable_of, members
 from ..trace.array import Array
 from ..trace.index import aliasing
 from .arrays import (
@@ -141,6 +142,9 @@ class CompiledGraph:
 
     def submit_then(self, arrays: Sequence[Any], then: Callable[[Any], Any]) -> Future[Any]:
         """Do as `submit`, and then something on the results."""
+        callable_of("submit_then: then", then)
+        if not isinstance(arrays, tuple | list):
+            arrays = members("submit_then: arrays", arrays)
         call = self._plan(self._with_bound(arrays), keeps=True)
         return self.queue.submit(lambda: then(call()))
 
@@ -240,7 +244,7 @@ class CompiledGraph:
         return Array(memory.from_host(prepared), memory)
 
     def _place(self, name: str) -> int:
-        if name not in self.names:
+        if not isinstance(name, str) or name not in self.names:
             raise ArgumentError(
                 f"{self.graph.name} has no parameter {name!r}",
                 fix=f"its parameters are {', '.join(self.names)}",

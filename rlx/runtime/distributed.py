@@ -11,6 +11,7 @@ from typing import Any
 from ..backends import registry
 from ..ir.sharding import NamedSharding
 from ..trace.apply import as_tensor
+from ..trace.arguments import wrong
 from ..trace.array import Array
 
 
@@ -50,6 +51,9 @@ def process_count() -> int:
 
 def array_from_parts(part: Any, sharding: NamedSharding) -> Array:
     """The array of which each process has the part that lies on its devices."""
+    if not isinstance(sharding, NamedSharding):
+        fix = "pass rlx.NamedSharding(mesh, spec)"
+        raise wrong("array_from_parts: the sharding", sharding, "a sharding", fix)
     backend = registry.get(sharding.mesh.device)
     memory: Any = backend.memory
     return Array(memory.joined(as_tensor(part).host(), sharding), memory)

@@ -12,6 +12,7 @@ from ..ir.record import record
 from ..runtime.devices import block_until_ready
 from ..runtime.options import check_whole
 from ..trace.arguments import callable_of, members
+from ..trace.host import no_memory
 
 
 @record
@@ -51,7 +52,10 @@ class CacheBuster:
 
     def __init__(self, nbytes: int = 64 << 20) -> None:
         check_whole("CacheBuster", "nbytes", nbytes, 8)
-        self._memory = np.zeros(nbytes // 8, np.int64)
+        try:
+            self._memory = np.zeros(nbytes // 8, np.int64)
+        except (MemoryError, ValueError) as error:  # ValueError: more than any array may have
+            raise no_memory("CacheBuster", error) from None
 
     def thrash(self) -> None:
         """Touch all of the memory."""

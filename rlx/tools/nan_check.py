@@ -15,6 +15,7 @@ from ..ir.number_check import check_results, is_bad, place_of
 from ..ir.tracebacks import boundary
 from ..runtime.arrays import prepare
 from ..trace import pytree
+from ..trace.arguments import flag
 from ..trace.array import Array
 from ..trace.make_graph import trace
 from ..trace.tensor import TracedTensor
@@ -36,7 +37,7 @@ def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[.
              operand 0: f32[2], -1.0 at [1], from -1.0 to 1.0
       fix    keep the operands where log is defined; choose them by `where` before it, ...
     """
-    bad = is_bad(True, infinities) or np.isnan
+    bad = is_bad(True, flag("nan_check: infinities", infinities)) or np.isnan
 
     @boundary
     @functools.wraps(fn)

@@ -32,6 +32,7 @@ from ..runtime.precision import with_own_policies
 from ..runtime.session import CompileOptions, Session
 from ..trace import pytree
 from ..trace.apply import as_tensor
+from ..trace.arguments import members
 from ..trace.array import Array
 from ..trace.make_graph import function_name, trace
 from ..trace.tensor import TracedTensor
@@ -104,7 +105,7 @@ def verify(
     if isinstance(fn, Graph):
         verify_graph(fn)
         return fn
-    sessions = [Session(device) for device in devices]
+    sessions = [Session(device) for device in members("verify: devices", devices)]
 
     @boundary
     @functools.wraps(fn)

@@ -95,6 +95,16 @@ def members(what: str, given: Any) -> tuple[Any, ...]:
     raise wrong(what, given, "a list", "pass a list or a tuple")
 
 
+def names_of(what: str, given: Any) -> tuple[str, ...]:
+    """Convert a name, or several, to a tuple of names."""
+    names = (given,) if isinstance(given, str) else members(what, given)
+    for name in names:
+        if not isinstance(name, str):
+            function, colon, argument = what.rpartition(": ")
+            raise wrong(f"{function}{colon}one of {argument}", name, "a name", "give texts")
+    return names
+
+
 def callable_of(what: str, given: Any) -> Callable[..., Any]:
     """Check that an argument can be called."""
     if callable(given):

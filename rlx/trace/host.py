@@ -14,7 +14,7 @@ from .foreign import shared
 from .pytree import too_deep
 
 
-def no_memory(what: str, error: MemoryError) -> DeviceMemoryError:
+def no_memory(what: str, error: Exception) -> DeviceMemoryError:
     """The error that the host is out of memory."""
     return DeviceMemoryError(
         f"{what}: {str(error) or 'out of memory'}",

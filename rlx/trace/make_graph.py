@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from . import pytree
 from .apply import as_operand, is_weak, operand_type, to_value
 from .arguments import members
 from .array import Array
-from .axes import as_shape
+from .axes import as_shape, integer
 from .host import is_python_scalar, scalar_to_numpy
 from .index import aliasing
 from .operators import Operators
@@ -138,7 +138,8 @@ def make_jaxpr(
     }
     """
     check_function(fun, "what make_jaxpr records")
-    static = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+    many = static_argnums if isinstance(static_argnums, Sequence | Set) else [static_argnums]
+    static = {integer("make_jaxpr: static_argnums", i) for i in many}
 
     @boundary
     @functools.wraps(fun)

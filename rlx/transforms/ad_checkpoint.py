@@ -15,6 +15,7 @@ from ..ir.tracebacks import boundary
 from ..ir.types import Type, is_inexact
 from ..trace import pytree
 from ..trace.apply import apply, as_operand
+from ..trace.arguments import names_of
 from ..trace.make_graph import check_function, trace
 from .custom import apply_nested
 from .grad import chosen_arguments, linearized
@@ -56,7 +57,7 @@ def checkpoint(
     if policy is not None:
         check_function(policy, "checkpoint: the policy")
     rule = None if policy is None else Rule(policy)
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    names = names_of("checkpoint: static_argnames", static_argnames)
 
     @boundary
     @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"))

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..ir.graph import OPS
 from ..ir.record import record
+from ..trace.arguments import names_of
 
 Policy = Callable[..., Any]
 
@@ -73,6 +74,10 @@ class _Names:
         return (attrs["name"] in self.names) == self.listed
 
 
+def _named(function: str, names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(names_of(f"{function}: the names", names))
+
+
 @record
 class _Either:
     first: Policy
@@ -84,17 +89,18 @@ class _Either:
 
 def save_only_these_names(*names: str) -> Policy:
     """Store values that `checkpoint_name` gives one of these names."""
-    return _Names(frozenset(names), listed=True, unnamed=False)
+    return _Names(_named("save_only_these_names", names), listed=True, unnamed=False)
 
 
 def save_any_names_but_these(*names: str) -> Policy:
     """Store values that `checkpoint_name` gives any other name."""
-    return _Names(frozenset(names), listed=False, unnamed=False)
+    return _Names(_named("save_any_names_but_these", names), listed=False, unnamed=False)
 
 
 def save_anything_except_these_names(*names: str) -> Policy:
     """Store all values except those that `checkpoint_name` gives one of these names."""
-    return _Names(frozenset(names), listed=False, unnamed=True)
+    known = _named("save_anything_except_these_names", names)
+    return _Names(known, listed=False, unnamed=True)
 
 
 def save_from_both_policies(first: Policy, second: Policy) -> Policy:

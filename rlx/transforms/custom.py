@@ -133,6 +133,7 @@ class custom_jvp(_Custom):
 
         With `symbolic_zeros` a tangent that is zero is a `rlx.SymbolicZero`.
         """
+        check_function(rule, "defjvp: the rule")
         self._rule, self._symbolic_zeros = rule, symbolic_zeros
         return rule
 
@@ -147,6 +148,9 @@ class custom_jvp(_Custom):
                 f"defjvps: {self._name} has nondiff_argnums",
                 fix="use defjvp, whose rule gets them first",
             )
+        for one in rules:
+            if one is not None:
+                check_function(one, "defjvps: a rule")
 
         def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
             value = self(*primals)
@@ -236,6 +240,8 @@ class custom_vjp(_Custom):
         that `forward` gets are `rlx.CustomVJPPrimal`s with a `value` and whether it is
         `perturbed`, and a cotangent that is zero is a `rlx.SymbolicZero`.
         """
+        for rule in (forward, backward):
+            check_function(rule, "defvjp: a rule")
         self._rules, self._symbolic_zeros = (forward, backward), symbolic_zeros
 
     @boundary

@@ -192,6 +192,7 @@ class CustomOp:
 
     def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the JVP rule: `rule(primals, tangents, **attrs)` gives (result, tangent)."""
+        check_function(rule, "defjvp: the rule")
 
         def pushed(primals: Any, tangents: Any, **attrs: Any) -> Any:
             given = tuple(from_values(primals)), tuple(from_values(filled(tangents, primals)))
@@ -212,6 +213,9 @@ class CustomOp:
         """Set a JVP rule for each argument: `rule(tangent, result, *args, **attrs)`."""
         if len(rules) != len(self.op.operand_names) and not self.op.is_variadic:
             raise self._wrong_count("defjvps", f"{len(self.op.operand_names)} rules")
+        for rule in rules:
+            if rule is not None:
+                check_function(rule, "defjvps: a rule")
 
         def of(rule: Callable[..., Any]) -> Callable[..., Value]:
             def pushed(*values: Value, **attrs: Any) -> Value:
@@ -220,10 +224,11 @@ class CustomOp:
 
             return pushed
 
-        self._derive("jvp", [rule and of(rule) for rule in rules])
+        self._derive("jvp", [None if rule is None else of(rule) for rule in rules])
 
     def defvjp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the VJP rule, which gives a cotangent for each argument."""
+        check_function(rule, "defvjp: the rule")
 
         def pushed(primals: Sequence[Value], tangents: Any, **attrs: Any) -> Any:
             results = self.op.apply(primals, attrs)

@@ -18,7 +18,7 @@ from ... import numpy as rnp
 from ... import random
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace.apply import as_tensor
-from ...trace.arguments import flag, wrong
+from ...trace.arguments import flag, members, wrong
 from ...trace.attributes import register_attributes
 from ..operands import Tensor, floats
 
@@ -39,6 +39,10 @@ class Rotation:
     @classmethod
     def concatenate(cls, rotations: Sequence[Rotation]) -> Rotation:
         """Lines of rotations one after another."""
+        rotations = members("Rotation.concatenate: the rotations", rotations)
+        for one in rotations:
+            if not isinstance(one, Rotation):
+                raise wrong("Rotation.concatenate", one, "a rotation", "pass a list of rotations")
         return cls(rnp.concatenate([rotation.quat for rotation in rotations]))
 
     @classmethod
@@ -123,7 +127,7 @@ class Rotation:
         """Three angles around axes that make the rotation; see `from_euler`."""
         axes, is_intrinsic = _axes_of(seq, (3,))
         angles = _as_turns(self.quat, axes, is_intrinsic)
-        return rnp.rad2deg(angles) if degrees else angles
+        return rnp.rad2deg(angles) if flag("as_euler: degrees", degrees) else angles
 
     def as_matrix(self) -> Any:
         """The orthogonal matrix."""
@@ -138,12 +142,12 @@ class Rotation:
     def as_rotvec(self, degrees: bool = False) -> Any:
         """The axis times the angle."""
         vector = _as_vector(self.quat)
-        return rnp.rad2deg(vector) if degrees else vector
+        return rnp.rad2deg(vector) if flag("as_rotvec: degrees", degrees) else vector
 
     def as_quat(self, canonical: bool = False, scalar_first: bool = False) -> Any:
         """The quaternion, of the two the one with the first sign plus if `canonical`."""
-        quat = _canonical(self.quat) if canonical else self.quat
-        return rnp.roll(quat, 1, axis=-1) if scalar_first else quat
+        quat = _canonical(self.quat) if flag("as_quat: canonical", canonical) else self.quat
+        return rnp.roll(quat, 1, axis=-1) if flag("as_quat: scalar_first", scalar_first) else quat
 
     def inv(self) -> Rotation:
         """The rotation back."""

@@ -14,7 +14,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn, ParamSpec
+from typing import Any, NoReturn, ParamSpec, cast
 
 from ... import numpy as rnp
 from ...ir.errors import ArgumentError
@@ -58,27 +58,34 @@ class Distribution:
 
 def formula(function: Callable[P, Any]) -> staticmethod[P, Any]:
     """A function of a distribution; it gets operands as tensors of one real dtype."""
-    signature = inspect.signature(function)
+    bound = _bound_to(function)
     name, defaults = function.__qualname__, function.__defaults__ or ()
-    needed = len(signature.parameters) - len(defaults)
+    needed = len(inspect.signature(function).parameters) - len(defaults)
 
     @functools.wraps(function)
     def of_operands(*args: P.args, **keywords: P.kwargs) -> Any:
-        given: tuple[Any, ...] = args
-        if keywords or len(args) < needed:  # binding takes its time
-            given = _bound(name, signature, args, keywords)
+        given = bound(name, args, keywords)
         return function(*floats(name, *given, *defaults[len(given) - needed :]))  # type: ignore[call-arg]
 
     return staticmethod(of_operands)
 
 
-def _bound(name: str, signature: inspect.Signature, args: Any, keywords: Any) -> tuple[Any, ...]:
-    try:
-        bound = signature.bind(*args, **keywords)
-    except TypeError as error:
-        raise TypeError(f"{name}: {error}") from None
-    bound.apply_defaults()
-    return bound.args
+def _bound_to(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
+    """What gives the arguments of a call by their places; errors name the called function."""
+    signature = inspect.signature(function)
+    needed = sum(p.default is p.empty for p in signature.parameters.values())
+
+    def bound(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+        if len(args) >= needed and not keywords:  # binding takes its time
+            return args
+        try:
+            found = signature.bind(*args, **keywords)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
+        found.apply_defaults()
+        return found.args
+
+    return bound
 
 
 def exp_of(logarithm: staticmethod[P, Any]) -> staticmethod[P, Any]:
@@ -92,9 +99,11 @@ def log_of(function: staticmethod[P, Any]) -> staticmethod[P, Any]:
 
 
 def _after(outer: Callable[[Any], Any], inner: Callable[P, Any]) -> staticmethod[P, Any]:
+    bound, call = _bound_to(inner), cast("Callable[..., Any]", inner)
+
     @functools.wraps(inner)
     def both(*args: P.args, **keywords: P.kwargs) -> Any:
-        return outer(inner(*args, **keywords))
+        return outer(call(*bound(both.__qualname__, args, keywords)))
 
     both.__doc__ = None
     return staticmethod(both)

@@ -13,7 +13,7 @@ from ... import random
 from ...ir.errors import ArgumentError, ShapeError
 from ...numpy.manipulation import along
 from ...trace.apply import as_tensor
-from ...trace.arguments import choice
+from ...trace.arguments import choice, wrong
 from ...trace.array_arguments import scalar
 from ...trace.attributes import register_attributes
 from ...trace.axes import integer, one_axis
@@ -242,6 +242,9 @@ class gaussian_kde:
 
     def integrate_kde(self, other: gaussian_kde) -> Any:
         """The integral of the product of two densities."""
+        if not isinstance(other, gaussian_kde):
+            fix = "pass a gaussian_kde of other points"
+            raise wrong("gaussian_kde.integrate_kde: other", other, "such a density", fix)
         if other.d != self.d:
             _wrong_shape(f"one has {self.d} axes, the other {other.d}", "use points of one space")
         overlaps = self._overlaps(other.dataset, self.covariance + other.covariance)
