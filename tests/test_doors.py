@@ -58,19 +58,20 @@ def test_a_star_brings_what_is_not_loaded():
     )
 
 
-def test_threads_that_open_a_door_at_once_find_all_of_it():
+@pytest.mark.parametrize("name", ["rlx", "rlx.numpy"])
+def test_threads_that_open_a_door_at_once_find_all_of_it(name: str):
     code = """
 import sys, threading
 sys.setswitchinterval(1e-6)
-import rlx
-names = [n for n in dir(rlx) if n not in vars(rlx)]
+import rlx as door
+names = [n for n in dir(door) if n not in vars(door)]
 start, found, wrong = threading.Barrier(8), [set() for _ in names], []
 def open_all(turn):
     start.wait()
     for i in range(len(names)):
         i = (i + turn) % len(names)
         try:
-            thing = getattr(rlx, names[i])
+            thing = getattr(door, names[i])
             found[i].add((id(thing), len(dir(thing))))
         except BaseException as error:
             wrong.append((names[i], error))
@@ -79,7 +80,7 @@ for each in threads: each.start()
 for each in threads: each.join()
 print(wrong, [n for n, f in zip(names, found) if len({i for i, _ in f}) != 1], len(names) > 10)
 """
-    assert run(code) == "[] [] True"
+    assert run(code.replace("rlx", name, 1)) == "[] [] True"
 
 
 def test_lowering_and_the_tools_wait_for_their_first_use():
@@ -88,6 +89,28 @@ def test_lowering_and_the_tools_wait_for_their_first_use():
     assert [m for m in loaded if m.startswith("rlx.lower.")] == ["rlx.lower.target"]
     late = "calibrate check_backend explain_device measure nan_check rates supports verify_function"
     assert not {f"rlx.runtime.{m}" for m in late.split()} & set(loaded)
+
+
+def test_what_few_programs_use_is_loaded_neither_at_the_start_nor_at_the_end():
+    few = '{"concurrent.futures", "logging", "queue", "importlib.util", "cmath", "dataclasses"}'
+    last = f"lambda: print(sorted({few} & sys.modules.keys()))"  # the first to come goes last
+    assert run(f"import atexit, sys; atexit.register({last}); import rlx") == "[]"
+
+
+def test_rare_files_of_numpy_wait_for_their_functions():
+    code = """
+import sys, numpy as np, rlx
+rare = "fft linalg polynomial sets grids padding statistics sorting protocols inspection".split()
+print([m for m in rare if f"rlx.numpy.{m}" in sys.modules])
+x = rlx.array([3.0, 1.0])
+print(x.mean(), np.sort(x)[0], np.linalg.norm(x), x.__array_namespace__() is rlx.numpy)
+print([m for m in rare if f"rlx.numpy.{m}" in sys.modules])
+"""
+    assert run(code).splitlines() == [
+        "[]",
+        "2.0 1.0 3.1622777 True",
+        "['linalg', 'statistics', 'sorting', 'protocols', 'inspection']",
+    ]
 
 
 def test_a_pickle_opens_the_door_by_itself():

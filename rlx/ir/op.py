@@ -12,6 +12,7 @@ import numpy as np
 from . import builder
 from .errors import ArgumentError, CallbackError, GradientError, RlxError
 from .graph import OPS, Constant, Graph, Node, Source, Value
+from .lazy import lazy
 from .record import record
 from .rules import Rules, aligned
 from .source import user_source
@@ -65,26 +66,56 @@ class Op:
 
     The rules are reference, meaning, derivative, transpose, batch and fold. Calling it records a
     node in the open graph and gives its value (or a tuple of values, when the type rule gives a
-    tuple). Rules are attached with the decorators of the same names.
+    tuple). Rules are attached with the decorators of the same names. `operands` are their names
+    where the type rule has none.
     """
 
-    def __init__(self, name: str, type_rule: Callable[..., Any], doc: str | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        type_rule: Callable[..., Any],
+        doc: str | None,
+        operands: Iterable[str] = (),
+    ) -> None:
         self.name = name
         self.type_rule = type_rule
         self.__doc__ = doc
         self.__name__ = name
         self.module = type_rule.__module__
-        self.signature = inspect.signature(type_rule)
-        parameters = list(self.signature.parameters.values())
-        self.operand_names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
-        self.is_variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-        self.attr_defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        self._operands = list(operands)
         self.rules = Rules()
         self.sample_list: list[Sample] = []
         self.is_constant = False  # made by `constant`: the array is the attribute `value`
         self.revision = 0  # how often rules of a user's op were given or changed
         self.is_random = False  # reserved word for the audit: results are bits, not numbers
         OPS.define(self)
+
+    # read when first asked for: of all ops it would take 2 ms of an import
+
+    @lazy
+    def signature(self) -> inspect.Signature:
+        """Of the type rule: operands by position, attributes by keyword."""
+        return inspect.signature(self.type_rule)
+
+    @lazy
+    def operand_names(self) -> list[str]:
+        """The names of the operands in the type rule."""
+        listed = [p.name for p in self._parameters() if p.kind is not p.KEYWORD_ONLY]
+        return self._operands or listed
+
+    @lazy
+    def is_variadic(self) -> bool:
+        """Whether it takes any number of operands."""
+        several = any(p.kind is p.VAR_POSITIONAL for p in self._parameters())
+        return several and not self._operands
+
+    @lazy
+    def attr_defaults(self) -> dict[str, Any]:
+        """The attributes with their defaults, or `inspect.Parameter.empty`."""
+        return {p.name: p.default for p in self._parameters() if p.kind is p.KEYWORD_ONLY}
+
+    def _parameters(self) -> Iterable[inspect.Parameter]:
+        return self.signature.parameters.values()
 
     # -- recording ------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cmath
 from collections.abc import Sequence
 from typing import Any
 
@@ -230,7 +229,7 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
 def _is_row(low: Any, high: Any, by: Any) -> bool:
     """Whether so many numbers can stand in an array."""
     start, stop, step = map(complex, (low, high, by))
-    is_finite = all(map(cmath.isfinite, (start, stop, step)))
+    is_finite = all(number - number == 0 for number in (start, stop, step))
     return is_finite and abs((stop - start) / step) <= MOST_ELEMENTS
 
 

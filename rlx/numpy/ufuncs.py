@@ -194,8 +194,7 @@ class ufunc:
         vars(self).pop("__wrapped__")
         self.__module__ = "rlx.numpy"  # where it takes the place of the function
         first = [p for p in inspect.signature(func).parameters.values() if p.default is p.empty]
-        options = list(inspect.signature(ufunc.__call__).parameters.values())[2:]
-        self.__signature__ = inspect.Signature([*first[:nin], *options])
+        self.__signature__ = inspect.Signature([*first[:nin], *OPTIONS])
         self.function = func
         self.nin, self.nout, self.nargs = nin, nout, nin
         self.identity = identity
@@ -365,6 +364,9 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
     whole = vectorize(func, excluded=())
     whole.__name__ = whole.__qualname__ = getattr(func, "__name__", "function")
     return ufunc(whole, nin, nout, identity=identity)
+
+
+OPTIONS = list(inspect.signature(ufunc.__call__).parameters.values())[2:]
 
 
 def _ufunc(function: Callable[..., Any], nin: int = 2, **options: Any) -> ufunc:

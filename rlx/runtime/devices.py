@@ -6,7 +6,6 @@ import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -196,6 +195,7 @@ def _machine() -> dict[str, str]:
 def _libraries() -> dict[str, str]:
     """The BLAS and LAPACK that NumPy and SciPy were built with, which compute decompositions."""
     from importlib import import_module
+    from importlib.util import find_spec
 
     found = {}
     for module in ("numpy", "scipy"):

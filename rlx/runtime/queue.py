@@ -8,7 +8,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, final
 
 from ..ir.errors import ArgumentError
@@ -16,6 +15,7 @@ from ..ir.tracebacks import hide_frames
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+    from queue import SimpleQueue
 
     _Job: TypeAlias = tuple[Future[Any], Callable[[], Any]]
 
@@ -38,19 +38,20 @@ class Queue:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._started, self._process = 0, os.getpid()
         self._pending: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
 
     def submit(self, job: Callable[[], Any]) -> Future[Any]:
         """Run a job after those before it; its result or its error is in the future."""
-        from concurrent.futures import Future  # 3 ms that few programs need
+        from concurrent.futures import Future  # 4 ms that few programs need
+        from queue import SimpleQueue
 
         if self._process != os.getpid():  # a forked child has no threads, and locks may be taken
             self._begin()
         future: Future[Any] = Future()
         with self._lock:
             if not self._started:
+                self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
                 weakref.finalize(self, self._jobs.put, None)
             if self._started < self._threads:
                 # nobody waits for the thread, so the end of the process does not either
@@ -62,10 +63,12 @@ class Queue:
 
     def wait(self, seconds: float) -> None:
         """Wait until all jobs have ended, so many seconds at most."""
+        pending = list(self._pending) if self._process == os.getpid() else []
+        if not pending:
+            return
         from concurrent.futures import wait
 
-        if self._process == os.getpid():
-            wait(list(self._pending), seconds)
+        wait(pending, seconds)
 
 
 def _work(jobs: SimpleQueue[_Job | None]) -> None:

@@ -93,8 +93,7 @@ def pointwise(
         check_kind(x, kinds)
         return x if result is None else x.with_dtype(result)
 
-    made = Op(name, type_rule, doc)
-    made.operand_names, made.is_variadic = list(operands), False
+    made = Op(name, type_rule, doc, operands)
     made.reference(reference)
     made.body(Pointwise(instruction))
     if jvp is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,7 @@ def _type_rule(
 def _reduction(
     name: str, doc: str, kinds: Sequence[str], how: str, ufunc: np.ufunc, whole: Op
 ) -> Op:
+    @wraps(_type_rule)
     def type_rule(x: Type, **attrs: Any) -> Type:
         check_kind(x, kinds)
         return _type_rule(x, **attrs)
@@ -96,8 +98,7 @@ def _reduction(
     def reduce_window_batch(args: Sequence[Value], batched: Any, **attrs: Any) -> Value:
         return made(args[0], **_with_kept_axis(attrs))
 
-    made = Op(name, _type_rule, f"{doc}\n{_MANUAL}")
-    made.type_rule = type_rule
+    made = Op(name, type_rule, f"{doc}\n{_MANUAL}")
     made.reference(reference)
     made.expand(reduce_window_expand)
     made.batch(reduce_window_batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -156,12 +157,12 @@ def _batch(made: Op) -> Callable[..., Value]:
 def _scatter(
     name: str, doc: str, kinds: Sequence[str], combine: Callable[..., None], instruction: str
 ) -> Op:
+    @wraps(_type_rule)
     def type_rule(x: Type, indices: Type, updates: Type, **attrs: Any) -> Type:
         check_kind(x, kinds)
         return _type_rule(x, indices, updates, **attrs)
 
-    made = Op(name, _type_rule, f"{doc}\n{_MANUAL}")
-    made.type_rule = type_rule
+    made = Op(name, type_rule, f"{doc}\n{_MANUAL}")
     sums = instruction in ("add", "mul")
     made.reference(_reference(combine, sums))
     made.body(Scatter(instruction, 2, _place))

@@ -47,8 +47,7 @@ def composite(
         check_kind(x, ["float"])
         return x
 
-    made = Op(name, type_rule, doc)
-    made.operand_names, made.is_variadic = list(operands), False
+    made = Op(name, type_rule, doc, operands)
     attach(made, expansion, jvp, reference)
     for sample in samples:
         sample = dict(sample)
