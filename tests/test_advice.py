@@ -106,10 +106,10 @@ def test_every_method_in_a_fix_exists():
 
 def test_every_keyword_in_a_fix_is_one_of_a_function():
     known = {"xla_force_host_platform_device_count", "parents", "path", "cpu"}
-    special, linalg = rlx.scipy.special, rlx.scipy.linalg
-    homes = (rlx, rnp, rnp.linalg, rlx.lax, nn, optim, rlx.random, rlx.tree, special, linalg)
+    scipy = (rlx.scipy.special, rlx.scipy.linalg, rlx.scipy.interpolate)
+    homes = (rlx, rnp, rnp.linalg, rlx.lax, nn, optim, rlx.random, rlx.tree, *scipy)
     for home in homes:
-        for fn in vars(home).values():
+        for fn in (getattr(home, name) for name in dir(home)):
             if callable(fn):
                 known |= parameters(fn)
     named = [

@@ -39,7 +39,7 @@ from rlx.ir.types import Type
 @pytest.fixture(scope="module")
 def log_cosh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Op]:
     """The op of the worked example, for as long as the tests of this file run."""
-    before = dict(OPS)
+    before = dict(OPS), dict(OPS.defined)
     found = re.search(r"```python\n(@define.*?)```", TEXT, re.DOTALL)
     assert found
     path = tmp_path_factory.mktemp("room") / "room_of_the_example.py"
@@ -49,8 +49,9 @@ def log_cosh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Op]:
     room = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(room)
     yield room.log_cosh
-    OPS.clear()
-    OPS.update(before)
+    for table, whole in zip((OPS, OPS.defined), before, strict=True):
+        dict.clear(table)
+        table.update(whole)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__.removeprefix("law_"))
