@@ -160,7 +160,10 @@ def check_op(op: CustomOp, *args: Any, order: int = 2, **attrs: Any) -> None:
     if not isinstance(op, CustomOp):
         raise wrong("check_op: op", op, "an op", "pass what rlx.custom_op gave")
     order = count_of("check_op: order", order, 1)
-    arrays = [np.asarray(x) for x in args]
+    try:
+        arrays = [np.asarray(x) for x in args]
+    except ValueError:  # lists of unequal length, or without end
+        raise wrong("check_op: an example", args, "arrays", "pass arrays or numbers") from None
     call = functools.partial(op, **attrs)
     wanted = _arrays(call(*arrays))
     error = 64 * max([_roundoff(x) for x in [*_inexact(arrays), *_inexact(wanted)]], default=0.0)
