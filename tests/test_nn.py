@@ -183,7 +183,8 @@ def test_norms():
 def test_dropout():
     x = rnp.ones((100, 100))
     layer = nn.Dropout(0.25)
-    assert layer(x) is x
+    assert nn.inference(layer)(x) is nn.inference(layer)(x, key=KEY) is nn.Dropout(0.0)(x) is x
+    assert nn.inference(nn.inference(layer), False).inference is False
     dropped = np.asarray(layer(x, key=KEY))
     assert set(np.unique(dropped).tolist()) == {0.0, np.float32(1 / 0.75).item()}
     assert abs(dropped.mean() - 1) < 0.02
@@ -197,7 +198,20 @@ def test_sequential_gives_each_layer_its_key():
     layers = nn.Sequential([nn.Linear(4, 4, key=KEY), nn.tanh, nn.Dropout(0.5)])
     dropped = nn.Dropout(0.5)(nn.tanh(layers.layers[0](ROWS)), key=rlx.random.fold_in(KEY, 2))
     assert_close(layers(ROWS, key=KEY), dropped)
-    assert_close(layers(ROWS), nn.tanh(layers.layers[0](ROWS)))
+    assert_close(nn.inference(layers)(ROWS), nn.tanh(layers.layers[0](ROWS)))
+
+
+def test_dropout_without_a_key_is_an_error():
+    model = {"head": nn.Sequential([nn.tanh, nn.Dropout(0.5)])}
+    with pytest.raises(ArgumentError) as error:
+        model["head"](ROWS)
+    what, _, *fix = str(error.value).splitlines()
+    assert what == "Dropout(rate=0.5) is in training mode, and was given no key"
+    assert "\n".join(fix) == (
+        "  fix    pass key=..., a key of rlx.random, for training, or make the model\n"
+        "         ready for use: model = nn.inference(model)"
+    )
+    assert_close(nn.inference(model)["head"](ROWS), np.tanh(ROWS))
 
 
 def test_mlp():

@@ -1,14 +1,14 @@
 """Neural networks: modules as pytrees, layers, losses, initial values.
 
-A module is a pytree whose fields are its parameters; layers are made of sizes and a key. Read
-`module.py`, then `layers.py`; convolutions and pooling are in `conv.py`.
+A module is a pytree whose fields are its parameters and its state; layers are made of sizes and a
+key. Read `module.py`, then `layers.py` and `state.py`; convolutions and pooling are in `conv.py`.
 """
 
 from . import functional, initializers, losses
+from .attention import dot_product_attention
 from .conv import AvgPool, Conv, ConvTranspose, MaxPool, avg_pool, max_pool, min_pool
 from .functional import (
     celu,
-    dot_product_attention,
     elu,
     gelu,
     get_scaled_dot_general_config,
@@ -47,7 +47,9 @@ from .functional import (
 )
 from .layers import MLP, Dropout, Embedding, Lambda, LayerNorm, Linear, RMSNorm, Sequential
 from .module import Module, field
+from .norms import BatchNorm
 from .quantization import dequantize, fake_quantize, quantization_scale, quantize
+from .state import inference, latest, update_state, with_state
 
 from ..ir.errors import with_advice  # isort: skip
 
@@ -59,7 +61,7 @@ __getattr__ = with_advice(
         **dict.fromkeys(("ConvTranspose1d", "ConvTranspose2d"), f"use nn.ConvTranspose, {_LAST}"),
         **dict.fromkeys(("MaxPool1d", "MaxPool2d"), f"use nn.MaxPool, {_LAST}"),
         **dict.fromkeys(("AvgPool1d", "AvgPool2d"), f"use nn.AvgPool, {_LAST}"),
-        **dict.fromkeys(("BatchNorm", "BatchNorm1d", "BatchNorm2d"), "use nn.LayerNorm"),
+        **dict.fromkeys(("BatchNorm1d", "BatchNorm2d"), f"use nn.BatchNorm, {_LAST}"),
         "Dense": "use nn.Linear",
         "MultiHeadAttention": "use nn.dot_product_attention between nn.Linear layers",
         "ReLU": "use nn.relu, a function; nn.Sequential takes functions as layers",

@@ -12,7 +12,7 @@ from .. import numpy as rnp
 from .. import random
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
-from ..trace.arguments import members, wrong
+from ..trace.arguments import flag, members, wrong
 from ..trace.array import Array
 from ..trace.axes import number
 from ..trace.make_graph import check_function
@@ -114,23 +114,37 @@ class RMSNorm(Module):
 class Dropout(Module):
     """Dropout: zeroes numbers with probability `rate`, scales others up; needs a key.
 
-    Without a key it gives the numbers as they are, as for inference.
+    In inference mode, `nn.inference(model)`, it gives the numbers as they are.
+
+    >>> from rlx import nn
+    >>> x = rnp.ones((2, 3))
+    >>> y = Dropout(0.5)(x, key=random.key(0))
+    >>> nn.inference(Dropout(0.5))(x) is x
+    True
     """
 
     rate: float = field(static=True)
+    inference: bool = field(static=True)
 
-    def __init__(self, rate: float = 0.5) -> None:
+    def __init__(self, rate: float = 0.5, *, inference: bool = False) -> None:
         if not 0 <= number("Dropout: the rate", rate) <= 1:
             raise ArgumentError(
                 f"Dropout: the rate {rate} is no probability",
                 fix="give a rate from 0 to 1",
             )
         self.rate = float(rate)
+        self.inference = flag("Dropout: inference", inference)
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
         x = as_tensor(x)
-        if key is None or self.rate == 0:
+        if self.inference or self.rate == 0:
             return x
+        if key is None:
+            raise ArgumentError(
+                f"Dropout(rate={self.rate}) is in training mode, and was given no key",
+                fix="pass key=..., a key of rlx.random, for training, or make the model\n"
+                "ready for use: model = nn.inference(model)",
+            )
         if self.rate == 1:
             return rnp.zeros_like(x)
         is_kept = random.bernoulli(key, 1 - self.rate, x.shape)

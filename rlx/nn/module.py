@@ -125,9 +125,23 @@ Made = TypeVar("Made", bound="Module")
 PARAMETERS = (Array, TracedTensor, np.ndarray, np.generic, bool, int, float, complex)
 
 
-def field(*, static: bool = False, **options: Any) -> Any:
-    """Describe a field as `dataclasses.field` does; a static one is no parameter."""
-    metadata = {**options.pop("metadata", {}), "static": static}
+def field(*, static: bool = False, state: bool = False, **options: Any) -> Any:
+    """Describe a field as `dataclasses.field` does.
+
+    A `static` one holds no arrays, but what belongs to the code. One of `state` holds arrays that
+    are not trained, such as running means: their gradient is zero, and optimizers pass them by.
+
+    >>> class Counter(Module):
+    ...     count: Array = field(state=True)
+    >>> Counter(3)
+    Counter(count=3)
+    """
+    if static and state:
+        raise ArgumentError(
+            "a field is static, or it is state, not both",
+            fix="drop static=True for arrays, or state=True for anything else",
+        )
+    metadata = {**options.pop("metadata", {}), "static": static, "state": state}
     return dataclasses.field(metadata=metadata, **options)
 
 
@@ -141,6 +155,7 @@ def _register(cls: type) -> None:
     fields = dataclasses.fields(cls)
     static = tuple(f.name for f in fields if f.metadata.get("static"))
     names = tuple(f.name for f in fields if f.name not in static)
+    state = tuple(f.name for f in fields if f.metadata.get("state"))
     held = [(name, _held(cls, name)) for name in names]
 
     def flatten(module: Any) -> tuple[tuple, tuple, tuple]:
@@ -156,7 +171,7 @@ def _register(cls: type) -> None:
         values = (*given, *(x.value for x in fixed))
         return _make(cls, dict(zip(names + static, values, strict=True)))
 
-    pytree.register_class(cls, flatten, unflatten, pytree.Fields(names, static, _make))
+    pytree.register_class(cls, flatten, unflatten, pytree.Fields(names, static, _make, state))
 
 
 def _held(cls: type, name: str) -> Callable[[Any], Any]:

@@ -61,12 +61,38 @@ def check_gradients(grads: Any, like: Any) -> None:
 def apply_updates(params: Any, updates: Any) -> Any:
     """Add the updates to the parameters, which keep their dtypes.
 
+    State of modules stays as it is.
+
     >>> apply_updates({"w": rnp.array([1.0, 2.0])}, {"w": rnp.array([0.5, 0.0])})
     {'w': Array([1.5, 2. ], dtype=float32)}
     """
-    return pytree.map(
-        lambda p, u: rnp.asarray(rnp.add(p, u), rnp.asarray(p).dtype), params, updates
-    )
+
+    def add(p: Any, u: Any) -> Any:
+        return rnp.asarray(rnp.add(p, u), rnp.asarray(p).dtype)
+
+    trained = pytree.map(add, pytree.without_state(params), pytree.without_state(updates))
+    return pytree.restore_state(trained, params)
+
+
+def on_parameters(optimizer: Optimizer) -> Optimizer:
+    """The optimizer, which sees no state: None is there in its trees.
+
+    State of modules is what `nn.field(state=True)` says; its updates are its gradients, zeros.
+    """
+
+    def init(params: Any) -> Any:
+        return optimizer.init(pytree.without_state(params))
+
+    def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        trained = pytree.without_state(grads)
+        updates, state = optimizer.update(trained, state, pytree.without_state(params))
+        return pytree.restore_state(updates, grads), state
+
+    return Optimizer(init, update)
+
+
+def _step(init: Callable[[Any], Any], update: Callable[..., tuple[Any, Any]]) -> Optimizer:
+    return on_parameters(Optimizer(init, update))
 
 
 def chain(*optimizers: Optimizer) -> Optimizer:
@@ -91,7 +117,7 @@ def chain(*optimizers: Optimizer) -> Optimizer:
 
 def stateless(change: Callable[[Any], Any]) -> Optimizer:
     """An optimizer without state, made of a function of the gradients."""
-    return Optimizer(lambda params: (), lambda grads, state, params=None: (change(grads), state))
+    return _step(lambda params: (), lambda grads, state, params=None: (change(grads), state))
 
 
 class CountState(NamedTuple):
@@ -124,7 +150,7 @@ def scale_by_learning_rate(learning_rate: LearningRate) -> Optimizer:
         updates = pytree.map(lambda g: g * -rate.astype(g.dtype), grads)
         return updates, CountState(state.count + 1)
 
-    return Optimizer(init, update)
+    return _step(init, update)
 
 
 def first_step(params: Any = None) -> Any:
@@ -240,7 +266,7 @@ def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
         ahead = pytree.map(lambda g, v: g + decay * v, grads, velocity) if nesterov else velocity
         return ahead, MomentumState(velocity)
 
-    return Optimizer(lambda params: MomentumState(zeros_like(params)), update)
+    return _step(lambda params: MomentumState(zeros_like(params)), update)
 
 
 class AdamState(NamedTuple):
@@ -282,7 +308,7 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Opti
 
         return pytree.map(step, grads, mean, square), AdamState(count, mean, square)
 
-    return Optimizer(init, update)
+    return _step(init, update)
 
 
 class RmsState(NamedTuple):
@@ -306,7 +332,7 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
 
         return pytree.map(step, grads, wide, square), RmsState(square)
 
-    return Optimizer(lambda params: RmsState(widened(zeros_like(params))), update)
+    return _step(lambda params: RmsState(widened(zeros_like(params))), update)
 
 
 def add_decay(weight_decay: float, mask: Mask = None) -> Optimizer:
@@ -316,16 +342,19 @@ def add_decay(weight_decay: float, mask: Mask = None) -> Optimizer:
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         params = needs_params("weight decay", params)
-        wanted = mask(params) if callable(mask) else mask
+        # a tree may be a module with bools in its fields, which can be called as well
+        is_function = callable(mask) and pytree.structure(mask).is_leaf()
+        wanted = mask(params) if is_function else mask
         if wanted is None:
             wanted = pytree.map(lambda p: True, params)
+        wanted = pytree.without_state(wanted)
 
         def decayed(g: Any, p: Any, is_wanted: bool) -> Any:
             return g + weight_decay * p if is_wanted else g
 
         return pytree.map(decayed, grads, params, wanted), state
 
-    return stateless(lambda grads: grads)._replace(update=update)
+    return _step(lambda params: (), update)
 
 
 def _check_numbers(**given: Any) -> None:
@@ -337,8 +366,8 @@ def _check_numbers(**given: Any) -> None:
 
 
 def global_norm(tree: Any) -> Any:
-    """The global norm: that of all leaves together, as one vector."""
-    squares = (rnp.sum(x * x) for x in pytree.leaves(widened(tree)))
+    """The global norm: that of all leaves but state together, as one vector."""
+    squares = (rnp.sum(x * x) for x in pytree.leaves(widened(pytree.without_state(tree))))
     return rnp.sqrt(sum(squares, start=rnp.zeros(())))
 
 

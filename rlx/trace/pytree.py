@@ -370,12 +370,14 @@ class Fields(NamedTuple):
     """The attributes of a registered class that matter.
 
     Its children are in those of `names`; what is in those of `static` belongs to the structure.
-    `make(cls, values)` makes an instance; without it the class's own `unflatten` does.
+    `make(cls, values)` makes an instance; without it the class's own `unflatten` does. Those of
+    `names` that are in `state`, too, hold what is not trained.
     """
 
     names: tuple[str, ...]
     static: tuple[str, ...]
     make: Callable[[Any, dict[str, Any]], Any] | None = None
+    state: tuple[str, ...] = ()
 
 
 _fields: WeakKeyDictionary[type, Fields] = WeakKeyDictionary()
@@ -384,6 +386,46 @@ _fields: WeakKeyDictionary[type, Fields] = WeakKeyDictionary()
 def fields_of(cls: type) -> Fields | None:
     """The attributes of a registered class, if they were told."""
     return _fields.get(cls)
+
+
+# -- state: leaves that are not trained ------------------------------------------------------------
+
+
+def state_mask(treedef: Structure) -> list[bool]:
+    """Whether each leaf is state of a module, which is not trained.
+
+    Gradients with respect to it are zero, and optimizers pass it by.
+    """
+    if treedef.is_leaf():
+        return [False]
+    fields = None if treedef.type is None else _fields.get(treedef.type)
+    state = fields.state if fields else ()
+    found: list[bool] = []
+    for name, child in zip(treedef.entries(), treedef.children(), strict=True):
+        found += [True] * child.num_leaves if name in state else state_mask(child)
+    return found
+
+
+def without_state(tree: Any) -> Any:
+    """The tree with None for each leaf that is state."""
+    found, spec = flatten(tree)
+    mask = state_mask(spec)
+    if not any(mask):
+        return tree
+    return unflatten(spec, [None if m else x for x, m in zip(found, mask, strict=True)])
+
+
+def restore_state(tree: Any, like: Any) -> Any:
+    """What `without_state` gave, or has its structure, with the state of another tree.
+
+    Trees of other structures are given back.
+    """
+    found, spec = flatten(like)
+    mask, given = state_mask(spec), leaves(tree)
+    if not any(mask) or len(given) != mask.count(False):
+        return tree
+    rest = iter(given)
+    return unflatten(spec, [x if m else next(rest) for x, m in zip(found, mask, strict=True)])
 
 
 def register_class(

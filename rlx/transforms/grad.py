@@ -26,7 +26,7 @@ from .linearize import split_graph
 from .repeated import repeated, typed
 from .run_graph import like_primals, plain, run_beside, run_graph
 from .transpose import pull, transpose_graph
-from .zeros import Float0, check_float0
+from .zeros import Float0, check_float0, slopes_with_zeros, with_zeros_of_state
 
 REAL_FIX = "return a float such as y.sum() or y.mean(), or use rlx.jacrev"
 COMPLEX_FIX = "return a float such as abs(y), or say holomorphic=True for a complex derivative"
@@ -113,19 +113,24 @@ def _both(
     held = tuple(a if i in chosen else pytree.Static(a) for i, a in enumerate(args))
     traced = trace(fun, held, {k: pytree.Static(a) for k, a in kwargs.items()}, concrete=True)
     chosen_params = traced.graph.params[: traced.n_args]
-    _check_inputs(chosen_params, holomorphic, allow_int)
-    active = [is_inexact(p.dtype) for p in chosen_params] + [False] * len(traced.captures)
+    active, state = _trained(traced)
+    trained = [p for p, is_state in zip(chosen_params, state, strict=False) if not is_state]
+    _check_inputs(trained, holomorphic, allow_int)
     _check_loss(fun, traced, has_aux, holomorphic)
-    graph = _with_unit_cotangent(traced.graph, active)
+    graph = _with_unit_cotangent(traced.graph, active, state)
     results = run_graph(graph, [*pytree.leaves(held), *traced.captures])
     count = len(traced.graph.results)
     value = traced.unflatten([plain(r) for r in results[:count]])
-    moving = iter(results[count:])
-    slopes = [
-        next(moving) if is_active else Float0(p.shape)
-        for is_active, p in zip(active, chosen_params, strict=False)
-    ]
+    slopes = slopes_with_zeros(results[count:], chosen_params, active, state)
     return value, _as_arguments(args, chosen, slopes, argnums)
+
+
+def _trained(traced: Traced) -> tuple[list[bool], list[bool]]:
+    """Which parameters of the graph have a gradient, and which are state, whose is zero."""
+    rest = [False] * len(traced.captures)
+    state = pytree.state_mask(traced.in_tree) + rest
+    rows = zip(traced.graph.params[: traced.n_args], state, strict=False)
+    return [is_inexact(p.dtype) and not is_state for p, is_state in rows] + rest, state
 
 
 def check_pair(what: str, traced: Traced) -> None:
@@ -211,8 +216,7 @@ def _vjp(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> An
     traced = trace(fun, primals, concrete=True)
     if has_aux:
         check_pair("vjp", traced)
-    active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
-    active += [False] * len(traced.captures)
+    active, state = _trained(traced)
     parts, out_active = linearized(traced.graph, active)
     leaves, tree = pytree.flatten(primals)
     early = run_graph(parts.known, [*leaves, *traced.captures])
@@ -235,7 +239,8 @@ def _vjp(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> An
         known, cts = xs[: len(held)], xs[len(held) :]
         table = dict(zip(moving, cts, strict=True))
         pulled = pull(parts.unknown, known, [table.get(i) for i in wanted])
-        return filled(pulled, pick(traced.graph.param_types, active))
+        types = traced.graph.param_types
+        return with_zeros_of_state(filled(pulled, pick(types, active)), types, active, state)
 
     @functools.cache
     def back_graph() -> Graph:
@@ -248,12 +253,9 @@ def _vjp(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> An
             check_float0(what + path, given[i], types[i])
         places = [paths[i] for i in moving]
         cts = like_primals(what, [given[i] for i in moving], slots, places)
-        results = iter(run_graph(back_graph(), [*residuals, *cts]))
-        each = [
-            next(results) if is_active else Float0(p.shape)
-            for is_active, p in zip(active, traced.graph.params[: len(leaves)], strict=False)
-        ]
-        return pytree.unflatten(tree, each)
+        results = run_graph(back_graph(), [*residuals, *cts])
+        params = traced.graph.params[: len(leaves)]
+        return pytree.unflatten(tree, slopes_with_zeros(results, params, active, state))
 
     back = Closure(pull_back, residuals)
     return (value[0], back, value[1]) if has_aux else (value, back)
@@ -362,8 +364,8 @@ def _zero(type: Type, placed: Sequence[Placed]) -> Any:
     return run_graph(graph, [])[0]
 
 
-def _with_unit_cotangent(graph: Graph, active: Sequence[bool]) -> Graph:
-    """The results and the gradient of the first result."""
+def _with_unit_cotangent(graph: Graph, active: Sequence[bool], state: Sequence[bool]) -> Graph:
+    """The results and the gradient of the first result, which is zero for state."""
     full = vjp_graph(graph, active)
     floats = [r for r in graph.results if is_inexact(r.dtype)]
 
@@ -372,7 +374,9 @@ def _with_unit_cotangent(graph: Graph, active: Sequence[bool]) -> Graph:
             OPS["full"](shape=r.shape, value=int(r is graph.results[0] and i == 0), dtype=r.dtype)
             for i, r in enumerate(floats)
         ]
-        return inline(full, [*xs, *cts])
+        found, count = inline(full, [*xs, *cts]), len(graph.results)
+        slopes = with_zeros_of_state(found[count:], graph.param_types, active, state)
+        return [*found[:count], *slopes]
 
     return build(run, graph.param_types, graph.name, [p.origin for p in graph.params])
 

@@ -1,4 +1,4 @@
-"""Symbolic zeros: those of custom rules, and `float0` of integers."""
+"""Zeros: symbolic ones of custom rules, `float0` of integers, those of state."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from ..ir.errors import GradientError
+from ..ir.graph import OPS, Value
 from ..ir.record import record
 from ..ir.types import Type, Typed, is_inexact
 from ..trace import pytree
@@ -93,3 +94,23 @@ def check_float0(what: str, given: Any, type: Type) -> None:
         fix="give None or rlx.Float0(shape): integers do not move; or convert them with "
         "astype('float32')",
     )
+
+
+def with_zeros_of_state(
+    pulled: Sequence[Value], types: Sequence[Type], active: Sequence[bool], state: Sequence[bool]
+) -> list[Value]:
+    """Put zeros for state between the cotangents of active parameters."""
+    given = iter(pulled)
+    return [
+        next(given) if is_active else OPS["full"](shape=t.shape, value=0, dtype=t.dtype)
+        for t, is_active, is_state in zip(types, active, state, strict=True)
+        if is_active or is_state
+    ]
+
+
+def slopes_with_zeros(
+    results: Sequence[Any], params: Sequence[Value], active: Sequence[bool], state: Sequence[bool]
+) -> list[Any]:
+    """The cotangents of parameters; `Float0` for integers that are no state."""
+    given, rows = iter(results), zip(params, active, state, strict=False)
+    return [next(given) if a or s else Float0(p.shape) for p, a, s in rows]

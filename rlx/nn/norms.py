@@ -1,0 +1,156 @@
+"""Normalization over batches and groups, whose features come last.
+
+Statistics of half-size numbers are computed, and kept, in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from .. import lax
+from .. import numpy as rnp
+from ..ir.errors import ShapeError
+from ..ir.types import promote
+from ..trace.apply import as_tensor
+from ..trace.arguments import count_of, flag
+from ..trace.array import Array
+from ..trace.array_arguments import known_real
+from ..trace.promotion import FLOAT, convert, result_dtype
+from ..transforms.custom import stop_gradient
+from ..transforms.eager import eager
+from .module import Module, field
+from .state import check_is_held, latest, update_state
+
+SHARE = 32  # a part so small of the batch tells where its numbers lie
+
+
+@final
+class BatchNorm(Module):
+    """Batch normalization: `f32[..., size] → f32[..., size]`, features last.
+
+    In training mode each feature is normalized over all other axes, and `mean` and `var` become
+    `momentum` times what they were plus `1 - momentum` times those of the batch (as in Flax; the
+    momentum of PyTorch is one minus it). `var` holds the variance times n / (n - 1), as PyTorch's.
+    Its new state is what `nn.with_state` is for. In inference mode `mean` and `var` normalize.
+    With `axis_name` the statistics are those of all members of a named axis of `vmap`.
+
+    From "Batch Normalization", Ioffe and Szegedy, 2015.
+
+    >>> import rlx
+    >>> from rlx import nn
+    >>> norm = BatchNorm(3)
+    >>> x = rlx.random.normal(rlx.random.key(0), (8, 4, 4, 3))
+    >>> y, norm = nn.with_state(norm)(x)
+    >>> nn.inference(norm)(x).shape
+    (8, 4, 4, 3)
+    """
+
+    scale: Array | None
+    bias: Array | None
+    mean: Array = field(state=True)
+    var: Array = field(state=True)
+    momentum: float = field(static=True)
+    eps: float = field(static=True)
+    axis_name: Any = field(static=True)
+    inference: bool = field(static=True)
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        momentum: float = 0.99,
+        eps: float = 1e-5,
+        use_scale: bool = True,
+        use_bias: bool = True,
+        axis_name: Any = None,
+        inference: bool = False,
+        dtype: Any = "float32",
+    ) -> None:
+        size = count_of("BatchNorm: the size", size, 1)
+        self.scale = rnp.ones((size,), dtype) if use_scale else None
+        self.bias = rnp.zeros((size,), dtype) if use_bias else None
+        wide = promote(rnp.zeros((), dtype).dtype, FLOAT)
+        self.mean, self.var = rnp.zeros((size,), wide), rnp.ones((size,), wide)
+        self.momentum = known_real("BatchNorm: the momentum", momentum)
+        self.eps = known_real("BatchNorm: eps", eps)
+        self.axis_name = axis_name
+        self.inference = flag("BatchNorm: inference", inference)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        x = as_tensor(x)
+        _check_features("BatchNorm", x, self.mean.shape[0])
+        if self.inference:
+            mean, var = self.mean, self.var
+        else:
+            check_is_held(self)
+            mean, var = self._statistics(x)
+        return _normalized(x, mean, var, self.eps, self.scale, self.bias)
+
+    def _statistics(self, x: Any) -> tuple[Any, Any]:
+        """The mean and the variance of a batch, which the state takes note of."""
+        count = x.size // x.shape[-1]
+        mean, var = moments(x, tuple(range(x.ndim - 1)))
+        if self.axis_name is not None:
+            ours, mean = mean, lax.pmean(mean, self.axis_name)
+            var = lax.pmean(var + rnp.square(ours - mean), self.axis_name)
+            count = lax.psum(count, self.axis_name)
+        if isinstance(count, int) and count < 2:
+            raise ShapeError(
+                f"BatchNorm: {x.type} has one number for each feature, which has no variance",
+                fix="train with batches of 2 or more, or use nn.inference(model)",
+            )
+        if not isinstance(count, int):  # an open size, or that of a named axis
+            count = rnp.asarray(count, var.dtype)
+        before, keep = latest(self), self.momentum
+        unbiased = var * (count / (count - 1))
+        update_state(
+            self,
+            mean=_moved(before.mean, mean, keep),
+            var=_moved(before.var, unbiased, keep),
+        )
+        return mean, var
+
+
+def _moved(before: Any, now: Any, keep: float) -> Any:
+    """A running mean with another number."""
+    return convert(keep * before + (1 - keep) * stop_gradient(now), before.dtype)
+
+
+@eager
+def moments(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    """The mean and the variance along axes, from one pass over the numbers.
+
+    The sums are those of distances from the mean of a part of the numbers, at least a share p of
+    them. It is no farther than sqrt(var / p) from the mean of all, so that little is cancelled
+    where the distances' mean square becomes a variance, wherever the numbers lie.
+
+    >>> [m.item() for m in moments(rnp.array([[1e4], [1e4 + 1], [1e4 + 2]]), (0,))]
+    [10001.0, 0.666...]
+    """
+    x = convert(x, promote(x.dtype, FLOAT))
+    first = x.shape[axes[0]]
+    rows = max(1, first // SHARE) if isinstance(first, int) else 1
+    part = lax.slice_in_dim(stop_gradient(x), 0, rows, axis=axes[0])
+    center = rnp.mean(part, axes, keepdims=True)
+    distance = x - center
+    mean = rnp.mean(distance, axes, keepdims=True)
+    square = rnp.mean(rnp.square(distance), axes)
+    var = rnp.maximum(square - rnp.square(rnp.squeeze(mean, axes)), 0.0)
+    return rnp.squeeze(center + mean, axes), var
+
+
+@eager
+def _normalized(x: Any, mean: Any, var: Any, eps: float, scale: Any, bias: Any) -> Any:
+    """Normalize, then multiply by the scale and add the bias, if they are there."""
+    dtype = result_dtype(x, *(p for p in (scale, bias) if p is not None), inexact=True)
+    factor = lax.rsqrt(var + eps)
+    y = (x - mean) * (factor if scale is None else factor * scale)
+    return convert(y if bias is None else y + bias, dtype)
+
+
+def _check_features(name: str, x: Any, size: int) -> None:
+    if x.ndim < 2 or x.shape[-1] != size:
+        raise ShapeError(
+            f"{name}: {x.type} has no last axis of {size} features after axes of batches",
+            fix="put features last, as x.transpose(0, 2, 3, 1) does",
+        )

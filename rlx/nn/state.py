@@ -1,0 +1,204 @@
+"""State that is not trained: `with_state` gives a model back with its new state.
+
+    logits, model = nn.with_state(model)(images)
+
+A layer calls `update_state(self, mean=...)`, which the innermost `with_state` collects whose model
+holds the layer. The rest is functional: the arrays of no module change.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, TypeVar, final
+
+from ..ir.builder import current
+from ..ir.errors import ArgumentError, LeakedTracerError, RlxError, StructureError
+from ..trace import pytree
+from ..trace.apply import as_operand, operand_type
+from ..trace.arguments import callable_of, flag
+from .module import Module
+
+Layer = TypeVar("Layer", bound=Module)
+LOST = "call the model through nn.with_state, y, model = nn.with_state(model)(x), or make it\n"
+LOST += "ready for use: model = nn.inference(model)"
+INSIDE = "call nn.with_state inside of it, and return the updated layer from there (as scan does\n"
+INSIDE += "with a carry), or use nn.inference(model)"
+
+
+@final
+class _Collector:
+    """The new state of the layers of a model, while it is called.
+
+    Layers are told apart by identity: one that is used twice finds its own update.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.builder = current()
+        self.layers: set[int] = set()
+        self.latest: dict[int, tuple[Module, Module]] = {}  # the first is held for its identity
+
+        def note(x: Any) -> bool:
+            self.layers.add(id(x))
+            return False
+
+        pytree.flatten(model, is_leaf=note)
+
+    def rebuilt(self, tree: Any) -> Any:
+        """The tree with the latest of each layer."""
+        if not self.latest:
+            return tree
+        parts, spec = pytree.flatten(tree, is_leaf=lambda x: id(x) in self.latest)
+        found = [self.latest.get(id(x)) for x in parts]
+        rebuilt = [
+            x if new is None else self.rebuilt(new[1]) for x, new in zip(parts, found, strict=True)
+        ]
+        return pytree.unflatten(spec, rebuilt)
+
+
+_open: ContextVar[tuple[_Collector, ...]] = ContextVar("open", default=())  # the innermost last
+
+
+def with_state(model: Any, call: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Give a function that returns `(result, model with its new state)`.
+
+    It calls `model(...)`, or `call(model, ...)`, for a method or for a tree of several
+    models. It works in `jit`, in a loss whose gradient is taken (with `has_aux`), and in the
+    bodies of `scan` and `vmap`.
+
+    >>> import rlx
+    >>> from rlx import nn
+    >>> model = nn.BatchNorm(2, momentum=0.5)
+    >>> y, model = nn.with_state(model)(rlx.array([[0.0, 2.0], [2.0, 4.0]]))
+    >>> y.tolist(), model.mean.tolist()
+    ([[-0.999..., -0.999...], [0.999..., 0.999...]], [0.5, 1.5])
+    """
+    if call is None:
+        called = callable_of("with_state: the model", model)
+    else:
+        called = functools.partial(callable_of("with_state: call", call), model)
+
+    def run(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        collector = _Collector(model)
+        token = _open.set((*_open.get(), collector))
+        try:
+            result = called(*args, **kwargs)
+        finally:
+            _open.reset(token)
+        return result, collector.rebuilt(model)
+
+    run.__name__ = f"with_state({type(model).__name__})"
+    return run
+
+
+def latest(layer: Layer) -> Layer:
+    """The layer with the state that it has so far in the call of `with_state`.
+
+    >>> from rlx import nn
+    >>> layer = nn.BatchNorm(2)
+    >>> latest(layer) is layer
+    True
+    """
+    collector = _of(layer)
+    found = None if collector is None else collector.latest.get(id(layer))
+    return layer if found is None else found[1]  # type: ignore[return-value]
+
+
+def update_state(layer: Module, **values: Any) -> None:
+    """Give fields of a layer new values, for the model that `with_state` returns.
+
+    They are fields of `nn.field(state=True)`, and keep their shapes and dtypes.
+
+    >>> import rlx
+    >>> from rlx import nn
+    >>> class Counter(nn.Module):
+    ...     count: rlx.Array = nn.field(state=True)
+    ...     def __call__(self, x):
+    ...         nn.update_state(self, count=nn.latest(self).count + 1)
+    ...         return x
+    >>> _, counter = nn.with_state(Counter(rlx.array(0)))(1.0)
+    >>> counter.count.item()
+    1
+    """
+    check_is_held(layer)
+    collector = _of(layer)
+    assert collector is not None, "it holds the layer"
+    before = latest(layer)
+    for name, value in values.items():
+        _check_value(layer, name, getattr(before, name, None), value)
+    collector.latest[id(layer)] = layer, before.replace(**values)
+
+
+def check_is_held(layer: Module) -> None:
+    """Raise an error if new state of a layer would be lost or leak out of a trace."""
+    name, collector = type(layer).__name__, _of(layer)
+    if collector is None:
+        raise _lost(name)
+    if collector.builder is not current():
+        inner = current()
+        assert inner is not None, "the outer one is open"
+        raise LeakedTracerError(
+            f"{name} has new state in `{inner.graph.name}`, a function that is traced by itself",
+            fix=INSIDE,
+        )
+
+
+def _lost(name: str) -> RlxError:
+    if not _open.get():
+        return ArgumentError(
+            f"{name} is in training mode, and its new state would be lost", fix=LOST
+        )
+    return ArgumentError(
+        f"{name} is in training mode, and is no part of the model that nn.with_state was given",
+        fix="pass the model that holds it; or, if a function that scan, vmap, checkpoint or jit "
+        f"traces\nwas given the layer, {INSIDE}",
+    )
+
+
+def _of(layer: Module) -> _Collector | None:
+    """The innermost open collector whose model holds the layer."""
+    return next((c for c in reversed(_open.get()) if id(layer) in c.layers), None)
+
+
+def _check_value(layer: Module, name: str, before: Any, after: Any) -> None:
+    fields = pytree.fields_of(type(layer))
+    assert fields is not None, "a class of modules is registered"
+    place = f"{type(layer).__name__}.{name}"
+    if name not in fields.state:
+        known = ", ".join(fields.state) or "none"
+        raise ArgumentError(
+            f"{place} is no state, so it cannot be updated",
+            fix=f"declare it: {name}: rlx.Array = rlx.nn.field(state=True); its state is {known}",
+        )
+    old, spec = pytree.flatten(before)
+    sides = "its state", "the new value"
+    for x, y in zip(old, pytree.flatten_like(spec, after, place, sides), strict=True):
+        wanted, given = operand_type(as_operand(x)), operand_type(as_operand(y))
+        if wanted != given:
+            raise StructureError(
+                f"{place} is {wanted}, and its new value {given}",
+                fix=f"give one of the same shape and dtype: .astype({str(wanted.dtype)!r})",
+            )
+
+
+# -- modes -----------------------------------------------------------------------------------------
+
+
+def inference(model: Any, value: bool = True) -> Any:
+    """The model ready for use: `inference` set to `value` in each layer that has it.
+
+    Layers that differ in training (`Dropout`, `BatchNorm`) are made for training. `model` may be
+    any tree of modules; `inference(model, False)` is for training again.
+
+    >>> from rlx import nn
+    >>> inference(nn.Sequential([nn.relu, nn.Dropout(0.5)])).layers[1]
+    Dropout(rate=0.5, inference=True)
+    """
+    value = flag("inference: the value", value)
+    parts, spec = pytree.flatten(model, is_leaf=lambda x: isinstance(x, Module) and x is not model)
+    rebuilt = [inference(x, value) if isinstance(x, Module) else x for x in parts]
+    made = pytree.unflatten(spec, rebuilt) if parts else model
+    fields = pytree.fields_of(type(made))
+    has_mode = isinstance(made, Module) and fields is not None and "inference" in fields.static
+    return made.replace(inference=value) if has_mode else made
