@@ -7,6 +7,15 @@ key. Read `module.py`, then `layers.py` and `state.py`; convolutions and pooling
 from . import functional, initializers, losses
 from .attention import dot_product_attention
 from .conv import AvgPool, Conv, ConvTranspose, MaxPool, avg_pool, max_pool, min_pool
+from .filters import (
+    combine,
+    filter,
+    is_array,
+    is_inexact_array,
+    is_parameter,
+    partition,
+    tree_at,
+)
 from .functional import (
     celu,
     elu,
@@ -47,9 +56,10 @@ from .functional import (
 )
 from .layers import MLP, Dropout, Embedding, Lambda, LayerNorm, Linear, RMSNorm, Sequential
 from .module import Module, field
-from .norms import BatchNorm
+from .norms import BatchNorm, GroupNorm, InstanceNorm
 from .quantization import dequantize, fake_quantize, quantization_scale, quantize
 from .state import inference, latest, update_state, with_state
+from .wrappers import LoRA, Shared, SpectralNorm, WeightNorm, merge
 
 from ..ir.errors import with_advice  # isort: skip
 

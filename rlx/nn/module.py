@@ -247,6 +247,18 @@ class Module(metaclass=ModuleType):
         return f"{type(self).__name__}({', '.join(fields)})"
 
 
+def map_modules(change: Callable[[Any], Any], tree: Any) -> Any:
+    """The tree with what a function makes of each module, inner ones first."""
+
+    def is_inner(x: Any) -> bool:
+        return isinstance(x, Module) and x is not tree
+
+    parts, structure = pytree.flatten(tree, is_leaf=is_inner)
+    inner = [map_modules(change, x) if is_inner(x) else x for x in parts]
+    made = pytree.unflatten(structure, inner)
+    return change(made) if isinstance(made, Module) else made
+
+
 def _check_keywords(cls: type, keywords: dict[str, Any]) -> None:
     """Raise an error for a keyword that the class does not take."""
     _, *parameters = inspect.signature(vars(cls)["__init__"]).parameters.values()

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from .. import lax
 from .. import numpy as rnp
-from ..ir.errors import ShapeError
+from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import promote
 from ..trace.apply import as_tensor
 from ..trace.arguments import count_of, flag
@@ -89,7 +89,8 @@ class BatchNorm(Module):
     def _statistics(self, x: Any) -> tuple[Any, Any]:
         """The mean and the variance of a batch, which the state takes note of."""
         count = x.size // x.shape[-1]
-        mean, var = moments(x, tuple(range(x.ndim - 1)))
+        axes = tuple(range(x.ndim - 1))
+        mean, var = (rnp.squeeze(found, axes) for found in moments(x, axes))
         if self.axis_name is not None:
             ours, mean = mean, lax.pmean(mean, self.axis_name)
             var = lax.pmean(var + rnp.square(ours - mean), self.axis_name)
@@ -111,6 +112,94 @@ class BatchNorm(Module):
         return mean, var
 
 
+@final
+class GroupNorm(Module):
+    """Group normalization: `f32[batch, ..., size]`, features last.
+
+    Features are parted into `groups`; those of a group, at all places of a sample, are normalized
+    together. From "Group Normalization", Wu and He, 2018.
+
+    >>> x = rnp.arange(8.0).reshape(2, 4)
+    >>> GroupNorm(4, 2, eps=0.0)(x)
+    Array([[-1.,  1., -1.,  1.],
+           [-1.,  1., -1.,  1.]], dtype=float32)
+    """
+
+    scale: Array | None
+    bias: Array | None
+    size: int = field(static=True)
+    groups: int = field(static=True)
+    eps: float = field(static=True)
+
+    def __init__(
+        self,
+        size: int,
+        groups: int,
+        *,
+        eps: float = 1e-5,
+        use_scale: bool = True,
+        use_bias: bool = True,
+        dtype: Any = "float32",
+    ) -> None:
+        self.size = count_of("GroupNorm: the size", size, 1)
+        self.groups = count_of("GroupNorm: groups", groups, 1)
+        if size % groups:
+            raise ArgumentError(
+                f"GroupNorm: {size} features cannot be parted into {groups} equal groups",
+                fix="use a number of groups that divides the size",
+            )
+        self.eps = known_real("GroupNorm: eps", eps)
+        self.scale = rnp.ones((size,), dtype) if use_scale else None
+        self.bias = rnp.zeros((size,), dtype) if use_bias else None
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        x = as_tensor(x)
+        _check_features("GroupNorm", x, self.size)
+        return _normalized_groups(x, self.groups, self.eps, self.scale, self.bias)
+
+
+@final
+class InstanceNorm(Module):
+    """Instance normalization: `f32[batch, ..., size]`, features last.
+
+    Each feature of each sample is normalized over all places. From "Instance Normalization",
+    Ulyanov et al., 2016.
+
+    >>> InstanceNorm(1, eps=0.0)(rnp.array([[[1.0], [3.0]]])).tolist()
+    [[[-1.0], [1.0]]]
+    """
+
+    scale: Array | None
+    bias: Array | None
+    size: int = field(static=True)
+    eps: float = field(static=True)
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        eps: float = 1e-5,
+        use_scale: bool = True,
+        use_bias: bool = True,
+        dtype: Any = "float32",
+    ) -> None:
+        self.size = count_of("InstanceNorm: the size", size, 1)
+        self.eps = known_real("InstanceNorm: eps", eps)
+        self.scale = rnp.ones((size,), dtype) if use_scale else None
+        self.bias = rnp.zeros((size,), dtype) if use_bias else None
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        x = as_tensor(x)
+        _check_features("InstanceNorm", x, self.size)
+        if x.ndim < 3:
+            raise ShapeError(
+                f"InstanceNorm: {x.type} has no places between the samples and the features",
+                fix="give one axis or more between them: f32[batch, places, features]",
+            )
+        mean, var = moments(x, tuple(range(1, x.ndim - 1)))
+        return _normalized(x, mean, var, self.eps, self.scale, self.bias)
+
+
 def _moved(before: Any, now: Any, keep: float) -> Any:
     """A running mean with another number."""
     return convert(keep * before + (1 - keep) * stop_gradient(now), before.dtype)
@@ -118,7 +207,7 @@ def _moved(before: Any, now: Any, keep: float) -> Any:
 
 @eager
 def moments(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
-    """The mean and the variance along axes, from one pass over the numbers.
+    """The mean and the variance along axes, which stay with size 1, from one pass.
 
     The sums are those of distances from the mean of a part of the numbers, at least a share p of
     them. It is no farther than sqrt(var / p) from the mean of all, so that little is cancelled
@@ -134,18 +223,31 @@ def moments(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     center = rnp.mean(part, axes, keepdims=True)
     distance = x - center
     mean = rnp.mean(distance, axes, keepdims=True)
-    square = rnp.mean(rnp.square(distance), axes)
-    var = rnp.maximum(square - rnp.square(rnp.squeeze(mean, axes)), 0.0)
-    return rnp.squeeze(center + mean, axes), var
+    square = rnp.mean(rnp.square(distance), axes, keepdims=True)
+    return center + mean, rnp.maximum(square - rnp.square(mean), 0.0)
 
 
 @eager
 def _normalized(x: Any, mean: Any, var: Any, eps: float, scale: Any, bias: Any) -> Any:
     """Normalize, then multiply by the scale and add the bias, if they are there."""
-    dtype = result_dtype(x, *(p for p in (scale, bias) if p is not None), inexact=True)
     factor = lax.rsqrt(var + eps)
     y = (x - mean) * (factor if scale is None else factor * scale)
-    return convert(y if bias is None else y + bias, dtype)
+    return convert(y if bias is None else y + bias, _dtype(x, scale, bias))
+
+
+def _dtype(*operands: Any) -> Any:
+    return result_dtype(*(x for x in operands if x is not None), inexact=True)
+
+
+@eager
+def _normalized_groups(x: Any, groups: int, eps: float, scale: Any, bias: Any) -> Any:
+    """Normalize each group of features of each sample."""
+    size = x.shape[-1] // groups
+    parts = rnp.reshape(x, (*x.shape[:-1], groups, size))
+    mean, var = moments(parts, (*range(1, x.ndim - 1), x.ndim))
+    y = rnp.reshape((parts - mean) * lax.rsqrt(var + eps), x.shape)
+    y = y if scale is None else y * scale
+    return convert(y if bias is None else y + bias, _dtype(x, scale, bias))
 
 
 def _check_features(name: str, x: Any, size: int) -> None:

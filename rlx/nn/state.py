@@ -18,7 +18,7 @@ from ..ir.errors import ArgumentError, LeakedTracerError, RlxError, StructureErr
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.arguments import callable_of, flag
-from .module import Module
+from .module import Module, map_modules
 
 Layer = TypeVar("Layer", bound=Module)
 LOST = "call the model through nn.with_state, y, model = nn.with_state(model)(x), or make it\n"
@@ -196,9 +196,10 @@ def inference(model: Any, value: bool = True) -> Any:
     Dropout(rate=0.5, inference=True)
     """
     value = flag("inference: the value", value)
-    parts, spec = pytree.flatten(model, is_leaf=lambda x: isinstance(x, Module) and x is not model)
-    rebuilt = [inference(x, value) if isinstance(x, Module) else x for x in parts]
-    made = pytree.unflatten(spec, rebuilt) if parts else model
-    fields = pytree.fields_of(type(made))
-    has_mode = isinstance(made, Module) and fields is not None and "inference" in fields.static
-    return made.replace(inference=value) if has_mode else made
+
+    def changed(module: Module) -> Module:
+        fields = pytree.fields_of(type(module))
+        has_mode = fields is not None and "inference" in fields.static
+        return module.replace(inference=value) if has_mode else module
+
+    return map_modules(changed, model)
