@@ -55,8 +55,7 @@ class Writer:
 
     def select(self, mask: str, yes: str, no: str) -> str:
         """Lane by lane."""
-        kind = self.vector.text
-        return self.f.emit(f"select {self.mask} {mask}, {kind} {yes}, {kind} {no}")
+        return self.f.select(self.vector, mask, yes, no)
 
     def power_of_two(self, n: str) -> str:
         """2 to an integer (as a vector of integers), by the exponent bits."""
@@ -167,10 +166,7 @@ class Writer:
         element, mask = ("pd", "i8") if self.is_double else ("ps", "i16")
         kind, full = self.vector.text, f"@llvm.x86.avx512.{name}.{element}.512"
         operands = [*((kind, x) for x in values), *given, (mask, "-1"), *(("i32", m) for m in mode)]
-        types = ", ".join(type for type, _ in operands)
-        self.f.declarations.add(f"declare {kind} {full}({types})")
-        pairs = ", ".join(f"{type} {x}" for type, x in operands)
-        return self.f.emit(f"call {kind} {full}({pairs})")
+        return self.f.call(kind, full, *operands)
 
 
 def in_double(kernel: Callable[..., str], w: Writer, *values: str) -> str:

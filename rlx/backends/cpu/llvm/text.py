@@ -59,6 +59,11 @@ class Vector:
         return short if self.lanes == 1 else f"v{self.lanes}{short}"
 
     @property
+    def bits(self) -> int:
+        """The bits of one integer in a register."""
+        return int(self.element[1:])
+
+    @property
     def is_float(self) -> bool:
         """Whether the numbers are floats."""
         return self.dtype in FLOATS
@@ -185,13 +190,8 @@ class Function:
 
     def intrinsic(self, name: str, vector: Vector, *values: str) -> str:
         """Call an overloaded intrinsic whose arguments and result all have type `vector`."""
-        full = f"@llvm.{name}.{vector.mangled}"
-        self.declarations.add(
-            f"declare {vector.text} {full}({', '.join([vector.text] * len(values))})"
-        )
-        return self.emit(
-            f"call {vector.text} {full}({', '.join(f'{vector.text} {v}' for v in values)})"
-        )
+        kind = vector.text
+        return self.call(kind, f"@llvm.{name}.{vector.mangled}", *((kind, x) for x in values))
 
     def call(self, returns: str, name: str, *given: tuple[str, str], flags: str = "") -> str:
         """Call and declare a function; arguments are pairs of LLVM type and value."""
@@ -224,6 +224,11 @@ class Function:
         order = ", ".join(f"i32 {place}" for place in places)
         kind = vector.text
         return self.emit(f"shufflevector {kind} {x}, {kind} {y}, <{len(places)} x i32> <{order}>")
+
+    def select(self, vector: Vector, mask: str, yes: str, no: str) -> str:
+        """One of two vectors, lane by lane."""
+        bits, kind = Vector("bool", vector.lanes).text, vector.text
+        return self.emit(f"select {bits} {mask}, {kind} {yes}, {kind} {no}")
 
     def offset(self, pointer: str, element: str, index: str) -> str:
         """Emit the address of an element after a pointer."""

@@ -64,13 +64,11 @@ def _beside(scope: Scope, scan: Scan, beside: Variable, split: bool) -> None:
     with f.loop(start, stop, str(size)) as block:
         end = f.intrinsic("smin", Vector("int64"), f.emit(f"add i64 {block.index}, {size}"), stop)
         with f.loop("0", length) as loop:
-            line = scope.inner()
-            line.names[scan.along] = _place(f, scan, loop.index)
+            line = scope.inner({scan.along: _place(f, scan, loop.index)})
             is_first = f.emit(f"icmp eq i64 {loop.index}, 0")
 
             def step(at: str, mask: str | None) -> None:
-                inner = line.inner(lanes=lanes, along=beside, mask=mask)
-                inner.names[beside] = at
+                inner = line.inner({beside: at}, lanes=lanes, along=beside, mask=mask)
                 number = f.emit(f"sub i64 {at}, {block.index}")
                 slot = f.offset(table, vector.element, number)
                 before = f.emit(f"load {vector.text}, ptr {slot}, align {scan.expr.dtype.itemsize}")
@@ -108,12 +106,10 @@ def _along(scope: Scope, scan: Scan) -> None:
     left, whole = _rest(f, scan.along.extent, lanes)
 
     def step(at: str, before: str, mask: str | None) -> str:
-        inner = scope.inner(lanes=lanes, along=scan.along, mask=mask)
-        inner.names[scan.along] = at
+        inner = scope.inner({scan.along: at}, lanes=lanes, along=scan.along, mask=mask)
         value = inner.vector(scan.expr)
         if mask is not None:
-            kind = f"{Vector('bool', lanes).text} {mask}"
-            value = f.emit(f"select {kind}, {vector.text} {value}, {vector.text} {start}")
+            value = f.select(vector, mask, value, start)
         sums = _combined_lanes(f, scan, vector, value, start)
         _put(inner, scan, combine(f, scan.combine, vector, before, sums))
         last = 0 if scan.reverse else lanes - 1
@@ -190,9 +186,7 @@ def emit_scatter(f: Function, scatter: Scatter, layout: Layout, host: Host, spli
 
     def lines(inner: Scope) -> None:
         def block(at: str, mask: str | None) -> None:
-            wide = inner.inner(lanes=lanes, along=along, mask=mask)
-            wide.names[along] = at
-            combine_all(wide, scatter)
+            combine_all(inner.inner({along: at}, lanes=lanes, along=along, mask=mask), scatter)
 
         start, stop = "0", inner.f.number(along.extent)
         if shared is along:
@@ -257,9 +251,8 @@ def _combine_each(scope: Scope, scatter: Scatter) -> None:
         )
         if place_kind.dtype == "int32":
             place = f.emit(f"sext i32 {place} to i64")
-        one = scope.inner(lanes=1, along=None, mask=None, values={})
-        one.names[spot] = place
-        one.values[scatter.expr] = number, False
+        known = {scatter.expr: (number, False)}
+        one = scope.inner({spot: place}, lanes=1, along=None, mask=None, values=known)
         _write(one, scatter, as_index(spot))
 
     bits = Vector("bool", lanes).text

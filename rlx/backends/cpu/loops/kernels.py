@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 
 from ....ir.dims import Size, likely
 from ....ir.record import record, replace
@@ -22,7 +23,7 @@ from ....lower.lir.nests import is_dense
 from ....lower.lir.program import Buffer, Kernel, RowGroup, Store
 from ..llvm.host import Host
 from ..llvm.text import Function, Vector
-from .scope import Ahead, Rendered, Scope, memory_vector
+from .scope import NO_NAMES, Ahead, Rendered, Scope, memory_vector
 from .sums import emit_by_rows, reduced_by_rows
 from .tiles import Tiles, emit_tile, plan_tiles
 from .vectors import (
@@ -59,12 +60,7 @@ class Layout:
 
     def pointer(self, f: Function, buffer: Buffer) -> str:
         """Emit the pointer to a buffer."""
-        if buffer in self.names:
-            return self.names[buffer]
-        if buffer in self.places:
-            return self._slot(f, self.places[buffer])
-        assert buffer.offset is not None, f"{buffer} has no place in the arena"
-        return f.offset(self._slot(f, self.arena_place), "i8", f.number(buffer.offset))
+        return self.names.get(buffer) or self._address(f, buffer)
 
     def place(self, buffer: Buffer | None) -> tuple[int, Size]:
         """The slot of the table and the byte offset from its pointer of a buffer.
@@ -81,18 +77,24 @@ class Layout:
 
     def scratch(self, f: Function) -> str:
         """Emit the pointer to the scratch of the matrix kernels."""
-        if self.scratch_offset is None:
-            return self._slot(f, self.arena_place + 1)
-        return f.offset(self._slot(f, self.arena_place), "i8", f.number(self.scratch_offset))
+        return self._address(f, None)
 
-    def _slot(self, f: Function, place: int) -> str:
-        slot = f.offset("%table", "ptr", str(place))
-        return f.emit(f"load ptr, ptr {slot}, align 8")
+    def _address(self, f: Function, buffer: Buffer | None) -> str:
+        number, offset = self.place(buffer)
+        slot = f.offset("%table", "ptr", str(number))
+        return f.offset(f.emit(f"load ptr, ptr {slot}, align 8"), "i8", f.number(offset))
 
 
-def open_scope(f: Function, layout: Layout, host: Host, buffers: Iterable[Buffer]) -> Scope:
-    """The outermost scope of a kernel, with its pointers loaded."""
-    return Scope(f, host, {b: layout.pointer(f, b) for b in dict.fromkeys(buffers)})
+def open_scope(
+    f: Function,
+    layout: Layout,
+    host: Host,
+    buffers: Iterable[Buffer],
+    given: Mapping[Variable, str] = NO_NAMES,
+) -> Scope:
+    """The outermost scope of a kernel, with its pointers loaded and `given` loop variables."""
+    pointers = {b: layout.pointer(f, b) for b in dict.fromkeys(buffers)}
+    return Scope(f, host, pointers, names=dict(given))
 
 
 def buffers_of(exprs: Iterable[Expr]) -> list[Buffer]:
@@ -112,13 +114,12 @@ def emit_kernel(
     layout: Layout,
     host: Host,
     split: bool,
-    given: Mapping[Variable, str] | None = None,
+    given: Mapping[Variable, str] = NO_NAMES,
 ) -> None:
     """Emit a kernel; `given` are variables of loops around it."""
     exprs = all_exprs(kernel.stores)
     buffers = [*buffers_of(exprs), *(s.buffer for s in kernel.stores)]
-    scope = open_scope(f, layout, host, buffers)
-    scope.names.update(given or {})
+    scope = open_scope(f, layout, host, buffers, given)
     emit_loops(scope, kernel.loops, kernel.stores, split)
 
 
@@ -128,20 +129,16 @@ def emit_rows(
     layout: Layout,
     host: Host,
     split: bool,
-    given: Mapping[Variable, str] | None = None,
+    given: Mapping[Variable, str] = NO_NAMES,
 ) -> None:
-    """Emit fused kernels under their common outer loops.
-
-    `given` are variables of loops around them.
-    """
+    """Emit fused kernels under their common outer loops; `given` are variables around them."""
     stores = [s for kernel in rows.kernels for s in kernel.stores]
     exprs = all_exprs(stores)
     if rows.locals:
         block = f.reserve(f"[{rows.local_bytes} x i8]", 64)
         places = {b: f.offset(block, "i8", str(b.offset)) for b in rows.locals}
         layout = replace(layout, names=layout.names | places)
-    scope = open_scope(f, layout, host, [*buffers_of(exprs), *(s.buffer for s in stores)])
-    scope.names.update(given or {})
+    scope = open_scope(f, layout, host, [*buffers_of(exprs), *(s.buffer for s in stores)], given)
     ahead = next_rows(rows, host)
 
     def each(inner: Scope) -> None:
@@ -170,8 +167,7 @@ def nest(
     extent = scope.f.number(loops[0].extent)
     start, stop = part_range(scope.f, loops[0].extent, 1) if split else ("0", extent)
     with scope.f.loop(start, stop) as loop:
-        inner = scope.inner()
-        inner.names[loops[0]] = loop.index
+        inner = scope.inner({loops[0]: loop.index})
         inner.hoist(exprs, {*loops[1:], *later})
         nest(inner, loops[1:], body, False, exprs, later)
 
@@ -313,38 +309,31 @@ def _vector_loop(
             f, start, stop, lanes, lambda at, mask: _lanes(scope, along, lanes, at, mask, stores)
         )
         return
+    left = along.extent % lanes
     if not split:
-        whole = along.extent // lanes * lanes
-        if whole:
-            with f.loop("0", str(whole), str(lanes)) as loop:
-                _lanes(scope, along, lanes, loop.index, None, stores)
-        left = along.extent - whole
+        start, whole = "0", str(along.extent - left)
+    else:
+        start, stop = part_range(f, along.extent, lanes)
+        whole = stop
         if left:
-            few = 1 << (left - 1).bit_length()
-            mask = None if few == left else lane_mask(few, left)
-            _lanes(scope, along, few, str(whole), mask, stores)
-        return
-    start, stop = part_range(f, along.extent, lanes)
-    if along.extent % lanes == 0:
-        with f.loop(start, stop, str(lanes)) as loop:
+            size = f.emit(f"sub i64 {stop}, {start}")
+            whole = f.emit(f"sub i64 {stop}, {f.emit(f'urem i64 {size}, {lanes}')}")
+    if whole != "0":
+        with f.loop(start, whole, str(lanes)) as loop:
             _lanes(scope, along, lanes, loop.index, None, stores)
+    if not left:
         return
-    size = f.emit(f"sub i64 {stop}, {start}")
-    whole = f.emit(f"sub i64 {stop}, {f.emit(f'urem i64 {size}, {lanes}')}")
-    with f.loop(start, whole, str(lanes)) as loop:
-        _lanes(scope, along, lanes, loop.index, None, stores)
-    left = along.extent % lanes  # only the part with the end has a rest, and always this one
-    with f.when(f.emit(f"icmp slt i64 {whole}, {stop}")):
-        few = 1 << (left - 1).bit_length()
-        mask = None if few == left else lane_mask(few, left)
+    few = 1 << (left - 1).bit_length()
+    mask = None if few == left else lane_mask(few, left)
+    # only the part with the end has a rest, and always this one
+    with f.when(f.emit(f"icmp slt i64 {whole}, {stop}")) if split else nullcontext():
         _lanes(scope, along, few, whole, mask, stores)
 
 
 def _lanes(
     scope: Scope, along: Variable, lanes: int, place: str, mask: str | None, stores: Sequence[Store]
 ) -> None:
-    inner = scope.inner(lanes=lanes, along=along, mask=mask)
-    inner.names[along] = place
+    inner = scope.inner({along: place}, lanes=lanes, along=along, mask=mask)
     fetch(inner)
     _evaluate(inner, stores)
 

@@ -35,9 +35,7 @@ def emit_instruction(
     if instruction == "bitcast":
         return bitcast(f, operand, dtype, lanes, values[0])
     if instruction == "select":
-        condition, yes, no = values
-        mask = Vector("bool", lanes).text
-        return f.emit(f"select {mask} {condition}, {vector.text} {yes}, {vector.text} {no}")
+        return f.select(vector, *values)
     if instruction in _COMPARE:
         return compare(f, instruction, vector, *values)
     if vector.is_float:
@@ -75,9 +73,7 @@ def _float(f: Function, instruction: str, vector: Vector, values: list[str]) -> 
         one = f.intrinsic("copysign", vector, f.constant(vector, 1), x)
         plain = f.emit(f"fcmp une {vector.text} {x}, {zero}")  # holds for NaN too
         known = f.emit(f"fcmp ord {vector.text} {x}, {x}")
-        mask = Vector("bool", vector.lanes).text
-        signed = f.emit(f"select {mask} {known}, {vector.text} {one}, {vector.text} {x}")
-        return f.emit(f"select {mask} {plain}, {vector.text} {signed}, {vector.text} {zero}")
+        return f.select(vector, plain, f.select(vector, known, one, x), zero)
     assert instruction in MATH, f"no code for {instruction} on floats"
     return emit_math(f, instruction, vector, *values)
 
@@ -115,7 +111,7 @@ def _integer(f: Function, instruction: str, vector: Vector, values: list[str]) -
         positive = f.emit(f"zext {mask} {above} to {text}")
         if not signed:
             return positive
-        below = f.emit(f"ashr {text} {values[0]}, {f.constant(vector, _bits(vector) - 1)}")
+        below = f.emit(f"ashr {text} {values[0]}, {f.constant(vector, vector.bits - 1)}")
         return f.emit(f"or {text} {positive}, {below}")
     if instruction == "popcount":
         return f.intrinsic("ctpop", vector, values[0])
@@ -127,39 +123,33 @@ def _integer(f: Function, instruction: str, vector: Vector, values: list[str]) -
     return values[0]
 
 
-def _bits(vector: Vector) -> int:
-    return int(vector.element[1:])
-
-
 def _divide(f: Function, instruction: str, vector: Vector, x: str, y: str) -> str:
     """Division that cannot trap: x / 0 is -1, x % 0 is x, least / -1 wraps, as in XLA."""
-    text, mask = vector.text, Vector("bool", vector.lanes).text
-    zero, one = f.constant(vector, 0), f.constant(vector, 1)
+    text, zero, one = vector.text, f.constant(vector, 0), f.constant(vector, 1)
     is_zero = f.emit(f"icmp eq {text} {y}, {zero}")
-    safe = f.emit(f"select {mask} {is_zero}, {text} {one}, {text} {y}")
+    safe = f.select(vector, is_zero, one, y)
     if not vector.is_signed:
         result = f.emit(f"u{instruction} {text} {x}, {safe}")
     else:
         minus = f.emit(f"icmp eq {text} {y}, {f.constant(vector, -1)}")
-        safe = f.emit(f"select {mask} {minus}, {text} {one}, {text} {safe}")
+        safe = f.select(vector, minus, one, safe)
         result = f.emit(f"s{instruction} {text} {x}, {safe}")
         negated = f.emit(f"sub {text} {zero}, {x}") if instruction == "div" else zero
-        result = f.emit(f"select {mask} {minus}, {text} {negated}, {text} {result}")
+        result = f.select(vector, minus, negated, result)
     at_zero = f.constant(vector, -1) if instruction == "div" else x
-    return f.emit(f"select {mask} {is_zero}, {text} {at_zero}, {text} {result}")
+    return f.select(vector, is_zero, at_zero, result)
 
 
 def _shift(f: Function, instruction: str, vector: Vector, x: str, count: str) -> str:
     """Shifts by the width or more give 0 (or the sign), where LLVM would give poison."""
-    text, mask, width = vector.text, Vector("bool", vector.lanes).text, _bits(vector)
-    limit = f.constant(vector, width - 1)
+    text, limit = vector.text, f.constant(vector, vector.bits - 1)
     inside = f.emit(f"icmp ule {text} {count}, {limit}")
-    clamped = f.emit(f"select {mask} {inside}, {text} {count}, {text} {limit}")
+    clamped = f.select(vector, inside, count, limit)
     word = {"shl": "shl", "shr_logical": "lshr", "shr_arithmetic": "ashr"}[instruction]
     result = f.emit(f"{word} {text} {x}, {clamped}")
     if instruction == "shr_arithmetic":
         return result
-    return f.emit(f"select {mask} {inside}, {text} {result}, {text} {f.constant(vector, 0)}")
+    return f.select(vector, inside, result, f.constant(vector, 0))
 
 
 # -- comparisons and conversions ----------------------------------------------------------------
@@ -206,10 +196,9 @@ def convert(f: Function, origin: str, target: str, lanes: int, x: str) -> str:
     if after.is_float:
         word = "sitofp" if before.is_signed else "uitofp"
         return f.emit(f"{word} {before.text} {x} to {after.text}")
-    old, new = (_bits(before), _bits(after))
-    if old == new:
+    if before.bits == after.bits:
         return x
-    word = "trunc" if new < old else "sext" if before.is_signed else "zext"
+    word = "trunc" if after.bits < before.bits else "sext" if before.is_signed else "zext"
     return f.emit(f"{word} {before.text} {x} to {after.text}")
 
 
@@ -251,7 +240,7 @@ def rounded(f: Function, dtype: str, lanes: int, x: str) -> str:
         return widen(f, dtype, lanes, f.emit(f"fptrunc {single.text} {x} to {half.text}"))
     # to even in the upper half of the bits: the instruction for it, which few processors have,
     # takes the smallest numbers for 0
-    bits, mask = Vector("int32", lanes), Vector("bool", lanes).text
+    bits = Vector("int32", lanes)
     whole = f.emit(f"bitcast {single.text} {x} to {bits.text}")
     upper = f.emit(f"lshr {bits.text} {whole}, {f.constant(bits, 16)}")
     odd = f.emit(f"and {bits.text} {upper}, {f.constant(bits, 1)}")
@@ -260,8 +249,7 @@ def rounded(f: Function, dtype: str, lanes: int, x: str) -> str:
     kept = f.emit(f"and {bits.text} {total}, {f.constant(bits, -0x10000)}")
     near = f.emit(f"bitcast {bits.text} {kept} to {single.text}")
     is_nan = f.emit(f"fcmp uno {single.text} {x}, {x}")
-    nan = f.constant(single, math.nan)
-    return f.emit(f"select {mask} {is_nan}, {single.text} {nan}, {single.text} {near}")
+    return f.select(single, is_nan, f.constant(single, math.nan), near)
 
 
 def narrow(f: Function, dtype: str, lanes: int, x: str) -> str:

@@ -7,7 +7,8 @@ ones are copied to all lanes where a vector is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from ....ir.dims import Size, is_at_least
 from ....ir.record import field, record, replace
@@ -20,12 +21,13 @@ from ..llvm.host import Host
 from ..llvm.text import Function, Vector, literal
 from .scalar import HALVES, convert, emit_instruction, narrow, register, widen
 from .sums import reduce_along, reduce_lanes
-from .vectors import pairs_of
+from .vectors import backwards, pairs_of
 
 Rendered = tuple[str, bool]  # LLVM operand; whether it varies by lane
 Ahead = tuple[tuple[Load, Size], ...]  # loads, and how far behind lies what is asked for
 
 
+NO_NAMES: Mapping[Variable, str] = MappingProxyType({})
 # LLVM cannot load some vectors of bfloat16 under a mask.
 IN_MEMORY = {"bool": "uint8", "bfloat16": "uint16"}
 
@@ -61,9 +63,10 @@ class Scope:
     ahead: Ahead = ()
     values: dict[Expr, Rendered] = field(default_factory=dict)
 
-    def inner(self, **changes: object) -> Scope:
-        """A nested scope, whose values are not known outside."""
-        return replace(self, **{"names": dict(self.names), "values": dict(self.values), **changes})
+    def inner(self, names: Mapping[Variable, str] = NO_NAMES, **changes: object) -> Scope:
+        """A nested scope with more loop variables, whose values are not known outside."""
+        names = {**self.names, **names}
+        return replace(self, **{"names": names, "values": dict(self.values), **changes})
 
     # -- values ---------------------------------------------------------------------------------
 
@@ -169,7 +172,7 @@ class Scope:
         is_below = f.emit(f"icmp slt {kind} {rest}, {f.constant(vector, 0)}")
         bits = Vector("bool", vector.lanes).text
         one = f.emit(f"zext {bits} {is_below} to {kind}")
-        up = f.emit(f"select {bits} {is_below}, {kind} {divisor}, {kind} {f.constant(vector, 0)}")
+        up = f.select(vector, is_below, divisor, f.constant(vector, 0))
         return f.emit(f"sub {kind} {towards_zero}, {one}"), f.emit(f"add {kind} {rest}, {up}")
 
     def _divisor(self, size: Size, vector: Vector) -> str:
@@ -252,12 +255,8 @@ class Scope:
         elif stride == -1 and self.mask is None:
             last = self.index(expr.index - (self.lanes - 1))
             address = f.offset(pointer, vector.element, last)
-            backwards = self._load_neighbors(vector, address, expr.dtype.itemsize)
-            order = ", ".join(f"i32 {i}" for i in reversed(range(self.lanes)))
-            raw = f.emit(
-                f"shufflevector {vector.text} {backwards}, {vector.text} poison, "
-                f"<{self.lanes} x i32> <{order}>"
-            )
+            raw = self._load_neighbors(vector, address, expr.dtype.itemsize)
+            raw = backwards(f, vector, raw)
         else:
             raw = self._gather(vector, pointer, expr)
         return self.from_memory(raw, dtype, self.lanes), True
@@ -375,9 +374,7 @@ class Scope:
             return inside, True
         outside = self.vector(expr.outside)
         vector = register(NAMES[expr.dtype], self.lanes)
-        return f.emit(
-            f"select {mask.text} {here}, {vector.text} {inside}, {vector.text} {outside}"
-        ), True
+        return f.select(vector, here, inside, outside), True
 
     def _is_masked_load(self, expr: Guard) -> bool:
         """Whether a guard is one masked load: contiguous numbers, 0 where it fails.

@@ -44,8 +44,7 @@ def _nest(expr: Reduce, loops: list[Variable], scope: Scope, vector: Vector, tot
         return _with_term(scope, expr, vector, total)
     if _is_window(expr, loops):
         for places in itertools.product(*(range(v.extent) for v in loops)):  # type: ignore
-            inner = scope.inner()
-            inner.names |= {v: str(i) for v, i in zip(loops, places, strict=True)}
+            inner = scope.inner({v: str(i) for v, i in zip(loops, places, strict=True)})
             total = _with_term(inner, expr, vector, total)
         return total
     extent = f.number(loops[0].extent)
@@ -93,8 +92,7 @@ def _rounds(
     """The rounds of the outermost loop from one place to another."""
     f = scope.f
     with f.loop(*span, carried=[(vector.text, total)]) as loop:
-        inner = scope.inner()
-        inner.names[loops[0]] = loop.index
+        inner = scope.inner({loops[0]: loop.index})
         inner.hoist([expr.body], set(loops[1:]))
         loop.next = [_nest(expr, loops[1:], inner, vector, loop.values[0])]
     return loop.values[0]
@@ -119,8 +117,7 @@ def reduce_along(scope: Scope, expr: Reduce) -> str:
     def sum_rows(scope: Scope, left: list[Variable], total: str) -> str:
         if left:
             with f.loop("0", f.number(left[0].extent), carried=[(vector.text, total)]) as loop:
-                inner = scope.inner()
-                inner.names[left[0]] = loop.index
+                inner = scope.inner({left[0]: loop.index})
                 inner.hoist([expr.body], {*left[1:], along})
                 loop.next = [sum_rows(inner, left[1:], loop.values[0])]
             return loop.values[0]
@@ -134,18 +131,14 @@ def reduce_along(scope: Scope, expr: Reduce) -> str:
             mask = first_lanes(f, lanes, left_over) if lanes > 1 else ""
         if whole != "0":
             with f.loop("0", whole, str(lanes), [(vector.text, total)]) as loop:
-                inner = scope.inner()
-                inner.names[along] = loop.index
+                inner = scope.inner({along: loop.index})
                 loop.next = [
                     combine(f, expr.combine, vector, loop.values[0], inner.vector(expr.body))
                 ]
             total = loop.values[0]
         if mask:
-            inner = scope.inner(mask=mask)
-            inner.names[along] = whole
-            last = inner.vector(expr.body)
-            kind = f"{Vector('bool', lanes).text} {mask}"
-            last = f.emit(f"select {kind}, {vector.text} {last}, {vector.text} {start}")
+            last = scope.inner({along: whole}, mask=mask).vector(expr.body)
+            last = f.select(vector, mask, last, start)
             total = combine(f, expr.combine, vector, total, last)
         return total
 
@@ -183,8 +176,7 @@ def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
         """The sums after `many` terms."""
         made = list(sums)
         for i in range(many):
-            inner = scope.inner()
-            inner.names[along] = f.emit(f"add i64 {first}, {i}")
+            inner = scope.inner({along: f.emit(f"add i64 {first}, {i}")})
             made[i] = combine(f, how, vector, sums[i], inner.vector(expr.body))
         return made
 
@@ -192,8 +184,7 @@ def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
         carried = [(vector.text, total) for total in sums]
         if left:
             with f.loop("0", f.number(left[0].extent), carried=carried) as loop:
-                inner = scope.inner()
-                inner.names[left[0]] = loop.index
+                inner = scope.inner({left[0]: loop.index})
                 inner.hoist([expr.body], {*left[1:], along})
                 loop.next = rows(inner, left[1:], list(loop.values))
             return list(loop.values)
@@ -229,9 +220,8 @@ def _open_rows(scope: Scope, expr: Reduce, vector: Vector, sums: list[str]) -> l
             following = f.emit(f"add i64 {place}, 1")
             stop = f.intrinsic("smin", Vector("int64"), extent, following)
             with f.loop(place, stop, carried=[(vector.text, total)]) as term:
-                inner = scope.inner()
-                inner.names[along] = term.index
-                term.next = [combine(f, how, vector, term.values[0], inner.vector(expr.body))]
+                body = scope.inner({along: term.index}).vector(expr.body)
+                term.next = [combine(f, how, vector, term.values[0], body)]
             made.append(term.values[0])
         loop.next = made
     return list(loop.values)
@@ -243,12 +233,10 @@ def _halved(f: Function, how: str, vector: Vector, x: str) -> str:
         half = Vector(vector.dtype, vector.lanes // 2)
         parts = []
         for start in (0, half.lanes):
-            order = ", ".join(f"i32 {start + i}" for i in range(half.lanes))
-            kind = f"{vector.text} poison, <{half.lanes} x i32> <{order}>"
-            take = f"shufflevector {vector.text} {x}, {kind}"
             if half.lanes == 1:
-                take = f"extractelement {vector.text} {x}, i64 {start}"
-            parts.append(f.emit(take))
+                parts.append(f.emit(f"extractelement {vector.text} {x}, i64 {start}"))
+            else:
+                parts.append(f.shuffle(vector, x, "poison", range(start, start + half.lanes)))
         x, vector = combine(f, how, half, *parts), half
     return x
 
@@ -316,10 +304,7 @@ def emit_by_rows(
 
         def lines(scopes: Sequence[Scope], body: Callable[[Sequence[Scope]], None]) -> None:
             def line(at: str, mask: str | None) -> None:
-                inner = [s.inner(lanes=lanes, along=along, mask=mask) for s in scopes]
-                for each in inner:
-                    each.names[along] = at
-                body(inner)
+                body([s.inner({along: at}, lanes=lanes, along=along, mask=mask) for s in scopes])
 
             vector_lines(f, columns.index, end, lanes, line)
 
@@ -342,19 +327,15 @@ def _rows(scope: Scope, loops: Sequence[Variable], body: Callable[[Sequence[Scop
     f, down = scope.f, loops[0]
     if loops[1:]:
         with f.loop("0", f.number(down.extent)) as loop:
-            inner = scope.inner()
-            inner.names[down] = loop.index
-            _rows(inner, loops[1:], body)
+            _rows(scope.inner({down: loop.index}), loops[1:], body)
         return
     whole = down.extent // TOGETHER * TOGETHER
     for start, stop, many in ((0, whole, TOGETHER), (whole, down.extent, 1)):
         if start == stop:
             continue
         with f.loop(str(start), str(stop), str(many)) as loop:
-            rows = [scope.inner() for _ in range(many)]
-            for i, row in enumerate(rows):
-                row.names[down] = f.emit(f"add i64 {loop.index}, {i}")
-            body(rows)
+            places = [f.emit(f"add i64 {loop.index}, {i}") for i in range(many)]
+            body([scope.inner({down: place}) for place in places])
 
 
 def _combine(rows: Sequence[Scope], found: Sequence[Reduce], places: Sequence[Load]) -> None:

@@ -87,13 +87,11 @@ def emit_tile(
     """Emit a block at `place` (across, along): `count` rows, the lanes in `mask`."""
     f = scope.f
     first, at = place
-    corner = scope.inner()
-    corner.names |= {tiles.across: first, tiles.along: at}
+    corner = scope.inner({tiles.across: first, tiles.along: at})
     tables = [_fill_table(corner, tiles, load, count, mask) for load in tiles.loads]
     with f.loop("0", count) as loop:
-        inner = scope.inner(lanes=tiles.lanes, along=tiles.along, mask=mask)
-        inner.names |= {tiles.across: f.emit(f"add nsw i64 {first}, {loop.index}")}
-        inner.names |= {tiles.along: at}
+        names = {tiles.across: f.emit(f"add nsw i64 {first}, {loop.index}"), tiles.along: at}
+        inner = scope.inner(names, lanes=tiles.lanes, along=tiles.along, mask=mask)
         for load, table in zip(tiles.loads, tables, strict=True):
             vector = memory_vector(load.dtype.name, tiles.lanes)
             row = f.offset(table, vector.text, loop.index)

@@ -34,7 +34,7 @@ from ..loops.kernels import (
     part_range,
 )
 from ..loops.scalar import IN_TURN
-from ..loops.scope import Scope, memory_element
+from ..loops.scope import NO_NAMES, Scope, memory_element
 from ..runtime.polls import LONG, is_due, leave_if_stopped
 from .emit import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
 from .problem import UNTUNED, WIDENED, Digit, Tuning, Windows, joined
@@ -129,7 +129,7 @@ def emit_contraction(
     layout: Layout,
     host: Host,
     parts: int,
-    given: Mapping[Variable, str] | None = None,
+    given: Mapping[Variable, str] = NO_NAMES,
     scratch: str = "",
 ) -> None:
     """Emit a contraction as loops over its batch around a matrix product.
@@ -142,20 +142,18 @@ def emit_contraction(
     stores = step.stores
     exprs = all_exprs(stores)
     buffers = [*loaded_operands(step), *buffers_of(exprs), *(s.buffer for s in stores)]
-    scope = open_scope(f, layout, host, buffers)
-    scope.names.update(given or {})
+    scope = open_scope(f, layout, host, buffers, given)
     shared = scratch or layout.scratch(f)
     by_batch = shares_batch(step, host)
-    outer = (*(given or ()), *step.batch)
+    outer = (*given, *step.batch)
     epilogue = None if _stores_sums(step) else _epilogue(step, outer, layout, host)
     split = by_batch and parts > 1
     cost = product_cost(step, host)
     polls = cost >= LONG and cost >= LEAST * math.prod(likely(v.extent) for v in step.batch)
 
     def open_operands(inside: Function) -> Scope:
-        scope = open_scope(inside, layout, host, loaded_operands(step))
-        scope.names.update({v: f"%batch{i}" for i, v in enumerate(outer)})
-        return scope
+        names = {v: f"%batch{i}" for i, v in enumerate(outer)}
+        return open_scope(inside, layout, host, loaded_operands(step), names)
 
     def product(inner: Scope) -> None:
         a, b = _operand_places(f, inner, step, plan)

@@ -429,9 +429,7 @@ def _masked(f: Function, vector: Vector, x: str, skipped: int) -> str:
     if not skipped:
         return x
     lanes = ", ".join(f"i1 {'false' if i < skipped else 'true'}" for i in range(vector.lanes))
-    mask = Vector("bool", vector.lanes).text
-    zero = f.constant(vector, 0)
-    return f.emit(f"select {mask} <{lanes}>, {vector.text} {x}, {vector.text} {zero}")
+    return f.select(vector, f"<{lanes}>", x, f.constant(vector, 0))
 
 
 def _horizontal(f: Function, vector: Vector, x: str) -> str:

@@ -187,8 +187,7 @@ class _Packer:
         lanes = min(chunk, blocking.tile.lanes)
         with f.loop("0", str(blocking.tile.rows)) as rows:
             line = f.emit(f"add i64 {self.start}, {rows.index}")
-            outer = self.scope.inner()
-            outer.names.update(_names(f, view.lines, line))
+            outer = self.scope.inner(_names(f, view.lines, line))
             outer.hoist([self.element], set(view.depths.parts))
             target = f.offset(self.target, kind, f.emit(f"mul i64 {rows.index}, {chunk}"))
             if blocking.keeps_rows:
@@ -209,8 +208,8 @@ class _Packer:
             names = _names(f, depths, start)
             end = f.offset(target, kind, start)
             for offset in clipped_offsets(depths.period, lanes):
-                scope = outer.inner(lanes=lanes, along=depths.parts[-1])
-                scope.names.update({**names, depths.parts[-1]: str(offset)})
+                places = {**names, depths.parts[-1]: str(offset)}
+                scope = outer.inner(places, lanes=lanes, along=depths.parts[-1])
                 self._store([scope], lanes, end, str(offset))
 
     def _row(self, outer: Scope, target: str, span: tuple[str, str], lanes: int) -> None:
@@ -308,8 +307,8 @@ class _Packer:
         scopes = []
         for lane in range(lanes):
             line = f.emit(f"add i64 {number}, {lane}")
-            scope = self.scope.inner(lanes=step, along=depths.parts[-1])
-            scope.names.update(_names(f, view.lines, line))
+            names = _names(f, view.lines, line)
+            scope = self.scope.inner(names, lanes=step, along=depths.parts[-1])
             scope.hoist([self.element], set(depths.parts))
             scopes.append(scope)
         with f.loop("0", "%depth", str(step)) as loop:
@@ -338,8 +337,7 @@ class _Packer:
         f, period = self.f, digits.period
         names = _names(f, digits, number)
         along = digits.parts[-1] if lanes > 1 else None
-        whole = outer.inner(lanes=lanes, along=along)
-        whole.names.update(names)
+        whole = outer.inner(names, lanes=lanes, along=along)
         if lanes == 1 or len(digits.parts) == 1 or is_aligned:
             body([whole])
             return
@@ -366,10 +364,8 @@ class _Packer:
             if part:
                 before = first_lanes(f, lanes, f.emit(f"sub i64 0, {place}"))
                 mask = f.emit(f"xor {Vector('bool', lanes).text} {mask}, {before}")
-            scope = outer.inner(lanes=lanes, along=along, mask=mask, guarded=part > 0)
-            scope.names.update(_names(f, digits, here))
-            scope.names[along] = place
-            scopes.append(scope)
+            names = {**_names(f, digits, here), along: place}
+            scopes.append(outer.inner(names, lanes=lanes, along=along, mask=mask, guarded=part > 0))
         return scopes
 
     def _store(self, scopes: Sequence[Scope], lanes: int, end: str, place: str) -> None:
@@ -380,12 +376,7 @@ class _Packer:
         made = ""
         for scope in scopes:
             value = scope.inner().vector(element)
-            if made:
-                mask = Vector("bool", lanes).text
-                value = f.emit(
-                    f"select {mask} {scope.mask}, {vector.text} {value}, {vector.text} {made}"
-                )
-            made = value
+            made = f.select(vector, scope.mask or "", value, made) if made else value
         store(f, dtype, lanes, made, end, place)
 
 
@@ -405,7 +396,4 @@ def _names(f: Function, digits: Digits, number: str) -> dict[Variable, str]:
 
 
 def _with(scopes: Sequence[Scope], names: dict[Variable, str]) -> list[Scope]:
-    made = [scope.inner() for scope in scopes]
-    for scope in made:
-        scope.names.update(names)
-    return made
+    return [scope.inner(names) for scope in scopes]

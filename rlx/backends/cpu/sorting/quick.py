@@ -152,17 +152,14 @@ def _exchanged(f: Function, vector: Vector, xs: list[str], other: int) -> list[s
                 result[i] = f.intrinsic("smin", vector, *pair)
                 result[i ^ turned] = f.intrinsic("smax", vector, *pair)
         return result
-    order = ", ".join(f"i32 {lane ^ lanes}" for lane in range(vector.lanes))
+    order = [lane ^ lanes for lane in range(vector.lanes)]
     top = 1 << (lanes.bit_length() - 1)
     first = ", ".join(f"i1 {'false' if lane & top else 'true'}" for lane in range(vector.lanes))
     result = []
     for i in range(count):
-        y = xs[i ^ turned]
-        kind = f"{vector.text} {y}, {vector.text} poison, <{vector.lanes} x i32> <{order}>"
-        y = f.emit(f"shufflevector {kind}")
+        y = f.shuffle(vector, xs[i ^ turned], "poison", order)
         low, high = (f.intrinsic(name, vector, xs[i], y) for name in ("smin", "smax"))
-        mask = f"<{vector.lanes} x i1> <{first}>"
-        result.append(f.emit(f"select {mask}, {vector.text} {low}, {vector.text} {high}"))
+        result.append(f.select(vector, f"<{first}>", low, high))
     return result
 
 

@@ -90,7 +90,7 @@ def bounds_of_part(f: Function, length: str) -> tuple[str, str]:
 def _keys(f: Function, kind: Digits, lanes: int, address: str) -> tuple[str, Vector]:
     """Load numbers as keys."""
     vector, dtype = Vector(f"uint{kind.bits}", lanes), as_dtype(kind.dtype)
-    text, mask = vector.text, Vector("bool", lanes).text
+    text = vector.text
     x = f.emit(f"load {text}, ptr {address}, align {dtype.itemsize}")
     if kind.dtype == "bool" or dtype.kind == "u":
         return x, vector
@@ -102,8 +102,7 @@ def _keys(f: Function, kind: Digits, lanes: int, address: str) -> tuple[str, Vec
     size = f.emit(f"and {text} {x}, {most}")
     is_zero = f.emit(f"icmp eq {text} {size}, {zero}")
     is_nan = f.emit(f"icmp ugt {text} {size}, {f.constant(vector, INFINITY[kind.dtype])}")
-    x = f.emit(f"select {mask} {is_zero}, {text} {zero}, {text} {x}")
-    x = f.emit(f"select {mask} {is_nan}, {text} {most}, {text} {x}")
+    x = f.select(vector, is_nan, most, f.select(vector, is_zero, zero, x))
     sign = f.emit(f"ashr {text} {x}, {f.constant(vector, kind.bits - 1)}")
     turned = f.emit(f"or {text} {sign}, {top}")
     return f.emit(f"xor {text} {x}, {turned}"), vector

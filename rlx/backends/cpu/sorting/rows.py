@@ -154,8 +154,7 @@ def _emit_begin(module: Module, order: _Order) -> None:
         if order.has_places:
             if is_float:
                 is_zero, is_nan = _odd(f, order, vector, x)
-                x = f.emit(f"select {mask_text} {is_zero}, {vector.text} {zero}, {vector.text} {x}")
-                x = f.emit(f"select {mask_text} {is_nan}, {vector.text} {most}, {vector.text} {x}")
+                x = f.select(vector, is_nan, most, f.select(vector, is_zero, zero, x))
             x = _turned(f, order, vector, x)
             upper = f.emit(f"zext {vector.text} {x} to {wide.text}")
             upper = f.emit(f"shl {wide.text} {upper}, {f.constant(wide, 32)}")

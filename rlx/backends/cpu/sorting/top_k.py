@@ -34,8 +34,7 @@ def _row(scope: Scope, step: TopK) -> None:
     f, count, extent = scope.f, _number(step.rank.extent), _number(step.along.extent)
     best = _List.reserve(f, step.expr.dtype.name, count)
     with f.loop("0", str(count)) as loop:
-        one = scope.inner()
-        one.names[step.along] = loop.index
+        one = scope.inner({step.along: loop.index})
         best.insert(f, _numbers(one, step.expr), loop.index, loop.index)
     lanes = min(choose_lanes(scope.host, [step.expr], max(1, extent - count)), MOST_LANES)
     whole = count + (extent - count) // lanes * lanes
@@ -44,8 +43,7 @@ def _row(scope: Scope, step: TopK) -> None:
     if whole < extent:
         mask = first_lanes(f, lanes, str(extent - whole))
         _look(scope, step, best, lanes, str(whole), mask)
-    wide = scope.inner(lanes=best.vector.lanes, along=step.rank)
-    wide.names[step.rank] = "0"
+    wide = scope.inner({step.rank: "0"}, lanes=best.vector.lanes, along=step.rank)
     if count < wide.lanes:
         wide.mask = first_lanes(f, wide.lanes, str(count))
     values = best.load(f, best.vector, best.numbers)
@@ -59,8 +57,7 @@ def _row(scope: Scope, step: TopK) -> None:
 def _look(scope: Scope, step: TopK, best: _List, lanes: int, place: str, mask: str | None) -> None:
     """Put those of some neighbors that are greater than the last of the list into it."""
     f = scope.f
-    wide = scope.inner(lanes=lanes, along=step.along, mask=mask)
-    wide.names[step.along] = place
+    wide = scope.inner({step.along: place}, lanes=lanes, along=step.along, mask=mask)
     numbers, vector = _numbers(wide, step.expr), Vector(best.vector.dtype, lanes)
     last = f.emit(
         f"load {vector.element}, ptr {f.offset(best.numbers, vector.element, str(best.count - 1))}"
@@ -159,10 +156,8 @@ class _List:
         for vector, pointer, before, here in lists:
             before = before or self.load(f, vector, pointer)
             after = _moved(f, vector, before, f.constant(vector, 0))
-            text = vector.text
-            rest = f.emit(f"select {bits} {begin}, {text} {here}, {text} {after}")
-            all_of = f.emit(f"select {bits} {stay}, {text} {before}, {text} {rest}")
-            f.do(f"store {text} {all_of}, ptr {pointer}, align 64")
+            all_of = f.select(vector, stay, before, f.select(vector, begin, here, after))
+            f.do(f"store {vector.text} {all_of}, ptr {pointer}, align 64")
 
     def _key(self, f: Function, number: str) -> str:
         """An integer that has a number's place in the order."""
@@ -176,14 +171,11 @@ class _List:
         turned = f.emit(f"and {bits.text} {sign}, {most}")
         ordered = f.emit(f"xor {bits.text} {whole}, {turned}")
         is_nan = f.emit(f"fcmp uno {one.text} {number}, {number}")
-        return f.emit(f"select i1 {is_nan}, {bits.text} {most}, {bits.text} {ordered}")
+        return f.select(bits, is_nan, str(most), ordered)
 
 
 def _moved(f: Function, vector: Vector, x: str, first: str) -> str:
     """The lanes moved by one; `first` comes into the first."""
     if vector.lanes == 1:
         return first
-    order = ", ".join(f"i32 {i}" for i in (vector.lanes, *range(vector.lanes - 1)))
-    return f.emit(
-        f"shufflevector {vector.text} {x}, {vector.text} {first}, <{vector.lanes} x i32> <{order}>"
-    )
+    return f.shuffle(vector, x, first, (vector.lanes, *range(vector.lanes - 1)))
