@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from audit import COMPLETE
+from machine_code import load
 
-from rlx.backends.cpu.llvm import machine
 from rlx.backends.cpu.llvm.host import Host, host
 from rlx.backends.cpu.llvm.text import Function, Module, Vector
 from rlx.backends.cpu.products.emit import GemmPlan, Operand, Places, Problem, emit_gemm
@@ -79,7 +79,7 @@ class Product:
         passed = [(kind, name, name) for kind, name in extra]
         emit_gemm(module, f, self.plan, places, epilogue=epilogue, extra=passed)
         f.do("ret void")
-        self.library = machine.load(module.text)
+        self.library = load(module.text)
         kinds = [ctypes.c_void_p] * 4 + [ctypes.c_int64] + [ctypes.c_void_p] * len(extra)
         self.call = ctypes.CFUNCTYPE(None, *kinds)(self.library.address("product"))
 

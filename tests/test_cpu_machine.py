@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from machine_code import load
 
 import rlx
 from rlx.backends.cpu import backend
@@ -31,10 +32,10 @@ def call(library: machine.Library) -> int:
     return ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("number"))()
 
 
-@pytest.mark.parametrize("level", [0, 1, 2, 3])
-def test_functions_and_globals_have_addresses(level):
+@pytest.mark.parametrize("tier", machine._LEVELS)
+def test_functions_and_globals_have_addresses(tier):
     text = "@seven = global i64 7\ndefine internal void @hidden() {\n  ret void\n}\n" + constant(5)
-    library = machine.load(text, level=level)
+    library = load(text, tier=tier)
     assert call(library) == 5
     assert ctypes.c_int64.from_address(library.address("seven")).value == 7
     assert set(library.names) == {"number", "seven"}
@@ -51,7 +52,7 @@ def test_symbols_come_from_the_process_and_from_the_caller():
     )
     word = ctypes.c_int64(41)
     symbols = {"given": ctypes.addressof(word)}
-    library = machine.load(text, symbols=symbols)
+    library = load(text, symbols=symbols)
     assert call(library) == 42
     again = machine.Library(library.objects, library.names, symbols)
     del library
@@ -79,16 +80,14 @@ BAD = {
 @pytest.mark.parametrize(("name", "line"), [("type", "2: %y = fadd"), ("order", "4: %x = add")])
 def test_bad_text_is_an_rlx_bug_and_shows_the_line(name, line):
     with pytest.raises(InternalError) as caught:
-        machine.load(BAD[name])
+        load(BAD[name])
     assert "rlx bug" in str(caught.value)
     assert any(line in note for note in caught.value.notes)
 
 
 def test_an_unknown_symbol_is_an_rlx_bug():
     with pytest.raises(InternalError, match="rlx bug"):
-        machine.load(
-            "declare void @no_such()\ndefine void @f() {\n  call void @no_such()\n  ret void\n}"
-        )
+        load("declare void @no_such()\ndefine void @f() {\n  call void @no_such()\n  ret void\n}")
 
 
 def test_always_inline_is_obeyed():
@@ -96,7 +95,7 @@ def test_always_inline_is_obeyed():
         "define internal i64 @inner(i64 %x) alwaysinline {\n  %y = add i64 %x, 1\n  ret i64 %y\n}\n"
         "define i64 @number() {\n  %y = call i64 @inner(i64 8)\n  ret i64 %y\n}"
     )
-    assert call(machine.load(text)) == 9
+    assert call(load(text)) == 9
     assert "call" not in machine.assembly(text)
 
 
@@ -105,7 +104,7 @@ def test_threads_compile_at_once():
 
     def work(seed: int) -> None:
         for i in range(20):
-            if call(machine.load(constant(100 * seed + i))) != 100 * seed + i:
+            if call(load(constant(100 * seed + i))) != 100 * seed + i:
                 wrong.append((seed, i))
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
@@ -118,7 +117,7 @@ def test_threads_compile_at_once():
 
 def test_dropped_code_is_freed():
     big = "@table = global [100000 x i64] zeroinitializer\n" + constant(1)  # 800 kB each
-    objects, names = (library := machine.load(big)).objects, library.names
+    objects, names = (library := load(big)).objects, library.names
     for _ in range(20):
         machine.Library(objects, names)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -210,7 +209,9 @@ def test_code_compiled_ahead_is_used_once(monkeypatch):
     monkeypatch.setattr(compiling, "host", lambda: replace(host(), cores=2))
     monkeypatch.setattr(compiling, "disk_cache", lambda: None)
     compiling.compile_ahead([lambda: constant(78), lambda: BAD["type"]])
-    monkeypatch.setattr(machine, "compile", None)  # nothing is left to do
+    for ahead in compiling._ahead.values():
+        ahead.join()
+    monkeypatch.setattr(compiling.machine, "compile_beside", None)  # nothing is left to do
     assert call(compiling.load_cached(constant(78))) == 78
     monkeypatch.undo()
     with pytest.raises(InternalError, match="rlx bug"):

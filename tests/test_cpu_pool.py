@@ -11,6 +11,7 @@ import warnings
 
 import numpy as np
 import pytest
+from machine_code import load
 
 from rlx.backends.cpu.llvm import machine
 from rlx.backends.cpu.llvm.host import cores, processor_share
@@ -38,7 +39,7 @@ def build() -> machine.Library:
         f = module.function(name, [("ptr", "%context"), ("i64", "%parts")])
         pool.parallel(f, inner, "%context", "%parts")
         f.do("ret void")
-    return machine.load(module.text, symbols=pool.symbols())
+    return load(module.text, symbols=pool.symbols())
 
 
 def run(name: str, library: machine.Library, parts: int, size: int, times: int = 1) -> np.ndarray:

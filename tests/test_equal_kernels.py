@@ -157,8 +157,9 @@ def contraction(row: int, column: int, depth: int, dtype: str = "f4", is_packed:
 
 def test_equal_steps_are_written_once(monkeypatch):
     written = []
-    emit = program.emit_loops_of
-    monkeypatch.setattr(program, "emit_loops_of", lambda *a: written.append(a) or emit(*a))
+    for kind, emit in list(program.LOOP_WRITERS.items()):
+        noted = lambda *a, emit=emit: written.append(a) or emit(*a)  # noqa: E731
+        monkeypatch.setitem(program.LOOP_WRITERS, kind, noted)
     counts = []
     for layers in (4, 9):
         written.clear()

@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 import pytest
+from machine_code import load
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu.llvm import machine
 from rlx.backends.cpu.runtime import entry
 from rlx.backends.cpu.runtime.object_layout import Spec, array_layout
 from rlx.ir.errors import InternalError
@@ -107,7 +107,7 @@ class Array:
 def call(name: str) -> np.ndarray:
     origin, read, target, write = PLACES[name]
     text = WRONG.format(name=name, origin=origin, read=read, target=target, write=write)
-    library, spec = machine.load(text), Spec(np.dtype(np.float32), (8,))
+    library, spec = load(text), Spec(np.dtype(np.float32), (8,))
     run = entry.make_entry(
         library.address(name),
         [spec],

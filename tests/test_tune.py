@@ -12,12 +12,12 @@ import pytest
 import rlx
 from rlx.backends import disk
 from rlx.backends import disk as sources
+from rlx.backends.cpu import tune
 from rlx.backends.cpu.llvm import machine
 from rlx.backends.cpu.llvm.host import Host
 from rlx.backends.cpu.products import choice as gemm_alternatives
-from rlx.backends.cpu.products import tune
 from rlx.backends.cpu.products.problem import Blocking, Problem
-from rlx.backends.cpu.products.tune import Tuned, Ways
+from rlx.backends.cpu.tune import Tuned, Ways
 from rlx.backends.disk import disk_cache
 from rlx.lower.lir.program import Program
 
@@ -75,9 +75,7 @@ def measured_before(cache: Path) -> list[Path]:
 def prefer(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Let measurements find that one of the ways is twice as fast, without taking any."""
 
-    def measured(
-        program: Program, host: Host, ways: Ways, known: Ways, make_writer: object
-    ) -> dict[Problem, Tuned]:
+    def measured(program: Program, host: Host, ways: Ways, known: Ways) -> dict[Problem, Tuned]:
         return {p: Tuned(every[number], 2.0) for p, every in ways.items()}
 
     monkeypatch.setattr(tune, "_measured", measured)

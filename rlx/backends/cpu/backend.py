@@ -26,7 +26,7 @@ from ...lower.target import Target
 from ..backend import Availability, Backend, Executable, Lasting
 from ..entries import Sizes, sized_entry
 from ..locks import no_collection
-from .disk_code import Code, DiskEntry, facts
+from .disk_code import Code, DiskEntry, facts, tunes
 from .donation import lifetimes, reused_memory
 from .host_calls import HostCalls, constant_name
 from .llvm import machine
@@ -34,13 +34,13 @@ from .llvm.compiling import Compiles, Units, compile_ahead, compiled_again, llvm
 from .llvm.host import Host, host
 from .llvm.text import Module
 from .products.problem import Problem, Tuning
-from .products.tune import Tuned, tune, tunes
 from .program import ProgramWriter
 from .runtime import entry, pool
 from .runtime.entry import make_entry, make_ufunc_entry
 from .runtime.object_layout import Spec, array_layout
 from .runtime.python_entry import aligned_array
 from .sorting.top_k import MOST_RANKED
+from .tune import Tuned, tune
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
 LOCAL_BYTES = 1 << 16  # of a thread's stack, for what a row passes on
@@ -209,7 +209,7 @@ class CpuBackend(Backend):
                 lowered = lower(graph, target, check)
                 program = lowered.program
                 times.append(time.perf_counter())
-                tuned = tune(program, fixed, _host_of(target), _writer) if tunes(target) else {}
+                tuned = tune(program, fixed, _host_of(target)) if tunes(target) else {}
                 times.append(time.perf_counter())
                 units = Units(Module(), host().cores, compiles.add)
                 writer = ProgramWriter(_host_of(target), units.add, units.module, _tuning(tuned))
@@ -320,14 +320,10 @@ def _tuning(tuned: Mapping[Problem, Tuned]) -> Tuning:
     return {problem: way.blocking for problem, way in tuned.items()}
 
 
-def _writer(host: Host, tuning: Tuning) -> ProgramWriter:
-    return ProgramWriter(host, tuning=tuning)
-
-
 def _stages(lowered: Lowered, target: Target, code: Code) -> dict[str, str]:
     """The texts of all stages, lowered anew since graphs are not kept."""
     fixed = code.early.fixed if code.early else 0
-    writer = _writer(_host_of(target), _tuning(code.tuned))
+    writer = ProgramWriter(_host_of(target), tuning=_tuning(code.tuned))
     writer.write(lowered.program, fixed)
     text = writer.module.text
     return {**lowered.stages, "llvm": text, "assembly": machine.assembly(text)}

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.config import config
 from ...ir.dims import Size, Symbol
 from ...ir.fingerprint import lasting_fingerprint
 from ...ir.graph import OPS, Graph
@@ -29,7 +30,7 @@ from .host_calls import Call
 from .llvm.machine import compiler
 from .products.constants import PackedConstants
 from .products.problem import Problem
-from .products.tune import Tuned, tunes
+from .tune import Tuned
 
 Arrays = Callable[[], dict[bytes, np.ndarray]]
 
@@ -130,6 +131,11 @@ class DiskEntry:
 def _constants(graph: Graph) -> dict[bytes, np.ndarray]:
     constants = [node.attrs["value"] for node in graph.walk() if node.op.is_constant]
     return {constant.digest: constant.array for constant in constants}
+
+
+def tunes(target: Target) -> bool:
+    """Whether products are autotuned for a target."""
+    return target.tier == "max" and config.tune
 
 
 def facts(target: Target) -> list[object]:

@@ -152,12 +152,8 @@ def _load_slots(f: Function, places: dict[str, int], start: int) -> None:
 
 def _emit_gather(module: Module) -> None:
     """`gather(table, into, places, count)`: pointers of a table with bytes added, in another."""
-    f = module.function(
-        "gather",
-        [("ptr", "%table"), ("ptr", "%into"), ("ptr", "%places"), ("i64", "%count")],
-        attributes="optnone noinline nounwind",
-        linkage="internal",
-    )
+    parameters = "ptr %table, ptr %into, ptr %places, i64 %count"
+    f = module.internal("gather", parameters, attributes="optnone noinline nounwind")
     with f.loop("0", "%count") as loop:
         place = f.emit(f"getelementptr inbounds [2 x i64], ptr %places, i64 {loop.index}")
         slot = f.emit(f"load i64, ptr {place}, align 8")

@@ -30,6 +30,7 @@ from ...lower.lir.program import (
     RepeatStep,
     RowGroup,
     Scan,
+    Scatter,
     Sort,
     Step,
     TopK,
@@ -73,6 +74,13 @@ from .sorting.top_k import emit_top_k
 
 Native: TypeAlias = Loops | Contraction | Chain | GroupedGemm
 SHORT = 4  # steps of a program that becomes one function
+LOOP_WRITERS: dict[type, Callable[..., None]] = {  # (f, step, layout, host, split)
+    Kernel: emit_kernel,
+    RowGroup: emit_rows,
+    Scan: emit_scan,
+    TopK: emit_top_k,
+    Scatter: emit_scatter,
+}
 
 
 @record(frozen=False)
@@ -266,7 +274,7 @@ class ProgramWriter:
         how = AS_WRITTEN if cost < self.brief else KERNEL
         with self._kernel(f, step, layout, parts, is_short, how) as (kernel, inner, split):
             begin_part(kernel, parts, self.host.cores)
-            emit_loops_of(kernel, step, inner, self.host, split)
+            LOOP_WRITERS[type(step)](kernel, step, inner, self.host, split)
         if isinstance(parts, str):
             with f.when(stops(f)):
                 checked(f, poll(f))
@@ -470,17 +478,3 @@ class ProgramWriter:
             emit_rounds(kernel, step, inner, body, cost, write, self.is_symbolic, part)
         if not is_divided:
             checked(f, poll(f))
-
-
-def emit_loops_of(f: Function, step: Loops, layout: Layout, host: Host, split: bool) -> None:
-    """Emit the loops of a step, or with `split` the part of them that is asked for."""
-    if isinstance(step, Kernel):
-        emit_kernel(f, step, layout, host, split)
-    elif isinstance(step, RowGroup):
-        emit_rows(f, step, layout, host, split)
-    elif isinstance(step, Scan):
-        emit_scan(f, step, layout, host, split)
-    elif isinstance(step, TopK):
-        emit_top_k(f, step, layout, host, split)
-    else:
-        emit_scatter(f, step, layout, host, split)

@@ -241,7 +241,7 @@ def compile_ahead(makers: Sequence[Callable[[], str]]) -> None:
 
 
 def load_cached(text: str, *, symbols: Mapping[str, int] | None = None) -> machine.Library:
-    """Like `machine.load`, with object code from disk or another thread."""
+    """Compile and link a text, with object code from disk or another thread."""
     disk, key = disk_cache(), _key(text)
     known = disk.get(key) if disk else None
     if known is not None:
@@ -250,7 +250,7 @@ def load_cached(text: str, *, symbols: Mapping[str, int] | None = None) -> machi
     ahead = _ahead.pop(text, None)
     if ahead:
         ahead.join()
-    object_code, names = (ahead and ahead.made) or machine.compile(text)
+    object_code, names = (ahead and ahead.made) or machine.compile_beside(text)
     library = machine.Library([object_code], names, symbols)
     if disk:
         disk.put(key, " ".join(names).encode() + b"\n" + object_code)

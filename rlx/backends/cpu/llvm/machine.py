@@ -76,7 +76,11 @@ _linkers = _Linkers()
 
 
 class Library:
-    """Machine code of modules, in memory for the lifetime of this object."""
+    """Machine code of modules, in memory for the lifetime of this object.
+
+    Symbols that the modules only declare are taken from `symbols` (name to address), else looked up
+    in the process: libc, libm, pthread.
+    """
 
     def __init__(
         self,
@@ -104,17 +108,10 @@ class Library:
         return self._code[name]
 
 
-def compile(text: str, *, level: int = 0) -> tuple[bytes, tuple[str, ...]]:
-    """Compile a module's IR text for this processor.
-
-    Gives object code and the names it exports. `level` picks the passes (table above).
-    """
-    with _module(text, level) as module:
-        return _engine().target.emit_object(module), tuple(_exports(module))
-
-
 def compile_beside(text: str, tier: str = "auto") -> tuple[bytes, tuple[str, ...]]:
     """Compile a module's IR text while other threads compile theirs.
+
+    Gives object code and the names it exports.
 
     llvmlite lets one thread at a time into LLVM, for it cannot know which contexts are shared. A
     thread that generates code with a context and a machine of its own needs no lock.
@@ -142,16 +139,6 @@ def assembly(text: str) -> str:
     """The machine code of a module as text."""
     with _module(text, 0) as module:
         return _engine().target.emit_assembly(module)
-
-
-def load(text: str, *, level: int = 0, symbols: Mapping[str, int] | None = None) -> Library:
-    """Compile a module's IR text and link it into the process.
-
-    Symbols that the module only declares are taken from `symbols` (name to address), else looked
-    up in the process: libc, libm, pthread.
-    """
-    object_code, names = compile(text, level=level)
-    return Library([object_code], names, symbols)
 
 
 def llvm_version() -> tuple[int, ...]:
@@ -225,30 +212,21 @@ def _module(text: str, level: int) -> Iterator[llvm.ModuleRef]:
 
 
 def _optimize(module: llvm.ModuleRef, level: int, inlines: bool) -> None:
-    if level <= 0 and not inlines:
+    if not (level or inlines):
         return
-    tuning = llvm.create_pipeline_tuning_options(speed_level=min(level, 3))
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
     if level < 3:
         tuning.loop_vectorization = False
         tuning.slp_vectorization = False
         tuning.loop_interleaving = False
         tuning.loop_unrolling = False
     builder = llvm.create_pass_builder(_engine().target, tuning)
-    if level >= 2:
-        builder.getModulePassManager().run(module, builder)
-        return
-    if inlines:
-        whole = llvm.create_new_module_pass_manager()
-        whole.add_always_inliner_pass()
-        whole.run(module, builder)
-    if level <= 0:
-        return
-    passes = llvm.create_new_function_pass_manager()
-    passes.add_new_gvn_pass()
-    passes.add_instruction_combine_pass()
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
+    if level:
+        passes = builder.getModulePassManager()
+    else:
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+    passes.run(module, builder)
 
 
 def _exports(module: llvm.ModuleRef) -> list[str]:

@@ -92,7 +92,7 @@ def open_scope(
     buffers: Iterable[Buffer],
     given: Mapping[Variable, str] = NO_NAMES,
 ) -> Scope:
-    """The outermost scope of a kernel, with its pointers loaded and `given` loop variables."""
+    """The outermost scope of a kernel: loaded pointers, and `given` loop variables."""
     pointers = {b: layout.pointer(f, b) for b in dict.fromkeys(buffers)}
     return Scope(f, host, pointers, names=dict(given))
 
@@ -131,7 +131,7 @@ def emit_rows(
     split: bool,
     given: Mapping[Variable, str] = NO_NAMES,
 ) -> None:
-    """Emit fused kernels under their common outer loops; `given` are variables around them."""
+    """Emit fused kernels under their outer loops; `given` are variables around these."""
     stores = [s for kernel in rows.kernels for s in kernel.stores]
     exprs = all_exprs(stores)
     if rows.locals:

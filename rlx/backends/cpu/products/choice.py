@@ -2,7 +2,8 @@
 
 `alternatives` are other ways with the same bits: they add the terms of a sum in the order of the
 chosen way. What may differ is the register tile, what is packed, in which order tiles follow each
-other, the blocks of panels, and what each of the threads does. `tune.py` measures which is fastest.
+other, the blocks of panels, and what each of the threads does. `cpu/tune.py` measures which of them
+is fastest.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ....lower.lir.expr import Expr, Load
 from ....lower.lir.index import Index, Variable
 from ....lower.lir.program import Buffer, Contraction, Program
 from ..llvm.host import Host
-from ..llvm.text import Function, Module, Vector
+from ..llvm.text import AS_WRITTEN, Function, Module, Vector
 from ..loops.kernels import Layout, buffers_of, open_scope
 from ..loops.scope import Scope
 from .contraction import contracts_natively, is_matrix, plan_contraction, rows_along_columns, sides
@@ -144,7 +144,7 @@ def emit_prepare(
 
     The table has the fixed arrays, then the panels.
     """
-    f = module.function("prepare", [("ptr", "%table")], "i32", "optnone noinline nounwind #0", "")
+    f = module.function("prepare", [("ptr", "%table")], "i32", AS_WRITTEN)
     table = (*fixed, *(p.panels for p in packings))
     layout = Layout({b: i for i, b in enumerate(table)}, -1, {})
     packers: dict[tuple[Blocking, str], str] = {}

@@ -114,26 +114,20 @@ def make_entry(
     for spec in (*inputs, *outputs):
         words += (id(spec.dtype), len(spec.shape), *spec.shape, spec.nbytes)
     words += constants
-    for offset, thing in array.fill:
-        words += (offset, id(thing))
-    data_slot = _Member(b"", OBJECT_SLOT, array.data_offset)
-    header = object_layout.Header(
+    plan, kept = _plan(
+        array,
+        words,
         inputs=len(inputs),
         outputs=len(outputs),
         constants=len(constants),
-        fills=len(array.fill),
         main=main_address,
         flags=flags,
         arena=arena_bytes,
-        array_type=id(array.cls),
-        data_offset=array.data_offset,
-        data_slot=ctypes.addressof(data_slot),
         on_error=id(on_error),
     )
-    plan = struct.pack(f"{len(header) + len(words)}q", *header, *words)
     # CPython keeps the object given as the builtin's module alive, and asks nothing of it.
-    owner = (runtime, tuple(inputs), tuple(outputs), array, data_slot, on_error, keep_alive)
-    return runtime.new_builtin(plan, owner)
+    owner = (runtime, tuple(inputs), tuple(outputs), kept, on_error, keep_alive)
+    return _new_builtin(ctypes.addressof(runtime.method), plan, owner, None)
 
 
 def make_ufunc_entry(
@@ -148,28 +142,28 @@ def make_ufunc_entry(
     runtime, loop = _runtime(), _ufunc_loop(ufunc, dtype)
     if runtime is None or loop is None:
         return None
+    sizes = dtype.itemsize, loop.made.itemsize
+    words = object_layout.Ufunc(id(dtype), id(loop.made), *sizes, loop.extra, most)
+    plan, kept = _plan(array, words, inputs=ufunc.nin, outputs=1, main=loop.address)
+    owner = (runtime, ufunc, dtype, loop, kept)
+    return _new_builtin(ctypes.addressof(runtime.ufunc_method), plan, owner, None)
+
+
+def _plan(array: ArrayLayout, words: Sequence[int], **fields: int) -> tuple[bytes, object]:
+    """A plan with these words behind its header, and what must live as long as it."""
     data_slot = _Member(b"", OBJECT_SLOT, array.data_offset)
     header = object_layout.Header(
-        inputs=ufunc.nin,
-        outputs=1,
-        constants=0,
         fills=len(array.fill),
-        main=loop.address,
-        flags=0,
-        arena=0,
         array_type=id(array.cls),
         data_offset=array.data_offset,
         data_slot=ctypes.addressof(data_slot),
-        on_error=0,
+        **fields,
     )
-    sizes = dtype.itemsize, loop.made.itemsize
-    about = object_layout.Ufunc(id(dtype), id(loop.made), *sizes, loop.extra, most)
-    words = [*header, *about]
-    for offset, thing in array.fill:
-        words += (offset, id(thing))
-    owner = (runtime, ufunc, dtype, loop, array, data_slot)
-    plan = struct.pack(f"{len(words)}q", *words)
-    return _new_builtin(ctypes.addressof(runtime.ufunc_method), plan, owner, None)
+    fill = [word for offset, thing in array.fill for word in (offset, id(thing))]
+    return struct.pack(f"{len(header) + len(words) + len(fill)}q", *header, *words, *fill), (
+        array,
+        data_slot,
+    )
 
 
 class _Runtime:
@@ -198,17 +192,6 @@ class _Runtime:
             _Method(name.encode(), self.library.address(name), FASTCALL_KEYWORDS, b"")
             for name in ("entry", "ufunc_entry")
         )
-
-    def new_builtin(self, plan: bytes, owner: object) -> Callable[..., Any]:
-        """A builtin that runs the shared code on `plan`."""
-        return _new_builtin(ctypes.addressof(self.method), plan, owner, None)
-
-
-def trim_memory() -> None:
-    """Free the memory that waits for reuse."""
-    runtime = _runtime()
-    if runtime is not None:
-        ctypes.PYFUNCTYPE(None)(runtime.library.address("trim"))()
 
 
 def memory_counts() -> tuple[int, int]:

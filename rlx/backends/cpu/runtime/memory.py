@@ -44,8 +44,8 @@ def no_memory(nbytes: int) -> NoReturn:
 def emit_memory(module: Module, *, locked: bool) -> None:
     """Add the memory functions and NumPy's handler to `module`.
 
-    They are `allocate(i64) -> ptr`, `release(ptr, i64)`, `trim()` and `handler`. Callers hold the
-    GIL; where there is none, `locked` puts a spin lock around the bins.
+    They are `allocate(i64) -> ptr`, `release(ptr, i64)` and `handler`. Callers hold the GIL; where
+    there is none, `locked` puts a spin lock around the bins.
     """
     module.globals += [
         f"@bins = internal global [{BINS} x ptr] zeroinitializer, align 64",
@@ -64,7 +64,6 @@ def emit_memory(module: Module, *, locked: bool) -> None:
     _emit_fresh(module)
     _emit_allocate(module, locked)
     _emit_release(module, locked)
-    _emit_trim(module, locked)
     _emit_handler(module)
 
 
@@ -182,25 +181,6 @@ def _emit_release(module: Module, locked: bool) -> None:
     f.start_block("system")
     _unlock(f, locked)
     f.do("call void @free(ptr %pointer)")
-    f.do("ret void")
-
-
-def _emit_trim(module: Module, locked: bool) -> None:
-    """`trim()`: give every waiting block back to the system."""
-    f = module.function("trim", [])
-    _lock(f, locked)
-    with f.loop("0", str(BINS)) as bins:
-        head = f.offset("@bins", "ptr", bins.index)
-        f.go_on("more")
-        first = f.emit(f"load ptr, ptr {head}")
-        f.do(f"br i1 {f.emit(f'icmp eq ptr {first}, null')}, label %empty, label %give")
-        f.start_block("give")
-        f.do(f"store ptr {f.emit(f'load ptr, ptr {first}')}, ptr {head}")
-        f.do(f"call void @free(ptr {first})")
-        f.do("br label %more")
-        f.start_block("empty")
-    f.do("store i64 0, ptr @kept")
-    _unlock(f, locked)
     f.do("ret void")
 
 

@@ -33,30 +33,26 @@ class Header(NamedTuple):
 
     inputs: int
     outputs: int
-    constants: int
-    fills: int
-    main: int
-    flags: int
-    arena: int
-    array_type: int
-    data_offset: int
-    data_slot: int
-    on_error: int
+    constants: int = 0  # pointers that follow those of the outputs
+    fills: int = 0  # slots of an `Array` besides that of its data
+    main: int = 0  # the address of the compiled function
+    flags: int = 0
+    arena: int = 0  # bytes
+    array_type: int = 0
+    data_offset: int = 0  # of the data in an `Array`
+    data_slot: int = 0  # the PyMemberDef of that slot
+    on_error: int = 0  # the Python function that takes a status
 
 
 class Ufunc(NamedTuple):
-    """The words behind the header in the plan of a loop of NumPy.
+    """The words behind the header in the plan of a loop of NumPy."""
 
-    They are the dtypes of operands and of the result with their sizes, what the loop is given
-    besides, and the number of elements up to which it is run.
-    """
-
-    dtype: Any
-    made: Any
+    dtype: Any  # of the operands
+    made: Any  # the dtype of the result
     itemsize: Any
     made_itemsize: Any
-    extra: Any
-    most: Any
+    extra: Any  # what the loop is given besides
+    most: Any  # elements: with more, the loop is not run
 
 
 def at(f: Function, pointer: str, offset: int | str) -> str:

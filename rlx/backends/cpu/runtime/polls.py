@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -33,19 +34,6 @@ _api = ctypes.pythonapi
 _CURRENT = "PyThreadState_GetUnchecked" if sys.version_info >= (3, 13) else (
     "_PyThreadState_UncheckedGet"
 )  # fmt: skip
-_NAMES = (
-    "PyGILState_GetThisThreadState",
-    "PyGILState_Ensure",
-    "PyGILState_Release",
-    "PyErr_CheckSignals",
-    "PyErr_Fetch",
-    "PyErr_Restore",
-    "PyEval_SaveThread",
-    "PyEval_RestoreThread",
-    "PyLong_FromVoidPtr",
-    "PyObject_CallOneArg",
-    "Py_DecRef",
-)
 
 
 def poll(f: Function) -> str:
@@ -130,7 +118,8 @@ def stops(f: Function) -> str:
 
 def symbols() -> dict[str, int]:
     """The addresses of Python's functions that the code below calls."""
-    found = {name: getattr(_api, name) for name in _NAMES}
+    names = re.findall(r"declare .*@(Py\w+)", TEXT)
+    found = {name: getattr(_api, name) for name in names}
     found["rlx_current_thread"] = getattr(_api, _CURRENT)
     return {name: ctypes.cast(each, ctypes.c_void_p).value or 0 for name, each in found.items()}
 

@@ -7,13 +7,11 @@ be told apart, so what comes out depends on the integers alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ....ir.dims import Size
 from ..llvm.host import Host
-from ..llvm.text import Function, Module, Vector
+from ..llvm.text import KERNEL, Function, Module, Vector
 from ..loops.vectors import interleaved
 from ..runtime.polls import leave_if_stopped
 from ..runtime.pool import parallel
@@ -23,8 +21,7 @@ SHARED = 1 << 14  # integers that pay for one more thread
 POLLED = 1 << 16  # integers between polls
 LEVELS = 2  # of splitting a shared stretch; then each thread sorts stretches
 MIXED = 0x9E3779B97F4A7C15 - (1 << 64)  # multiplied by it, neighbors are far apart
-KERNEL = "nounwind #0"
-PARTS = (("ptr noalias nocapture readonly", "%job"), ("i64", "%part"), ("i64", "%parts"))
+PART = "ptr noalias nocapture readonly %job, i64 %part, i64 %parts"
 
 
 def leave_if_long(f: Function, count: str) -> None:
@@ -35,7 +32,7 @@ def leave_if_long(f: Function, count: str) -> None:
 
 def part_function(module: Module, name: str) -> Function:
     """Open a function that does one part of a job."""
-    return module.function(name, PARTS, attributes=KERNEL, linkage="internal")
+    return _function(module, name, PART)
 
 
 def has_quick_sort(host: Host) -> bool:
@@ -61,26 +58,19 @@ def quick_sort(module: Module, bits: int, vectors: int = 0) -> str:
     module.shared[name] = name
     vector = Vector(f"int{bits}", 512 // bits)
     if vectors:
-        parameters = [("ptr", "%x"), ("ptr", "%y"), ("i64", "%count"), ("i64", "%parts")]
-        f = _function(module, name, parameters)
+        f = _function(module, name, "ptr %x, ptr %y, i64 %count, i64 %parts")
         _sort_vectors(f, vector, vectors, "%x")
         f.do("ret void")
     else:
-        _emit_small(module, vector)
-        _emit_pivot(module, vector)
-        _emit_split(module, vector)
-        _emit_equal(module, vector)
-        _emit_serial(module, vector)
-        _emit_halve(module, vector)
-        _emit_stretch(module, vector)
-        _emit_shared(module, vector)
+        for emit in (_emit_small, _emit_pivot, _emit_split, _emit_equal, _emit_serial):
+            emit(module, vector)
+        for emit in (_emit_halve, _emit_stretch, _emit_shared):
+            emit(module, vector)
     return f"@{name}"
 
 
-def _function(
-    module: Module, name: str, parameters: Sequence[tuple[str, str]], returns: str = "void"
-) -> Function:
-    return module.function(name, parameters, returns, KERNEL, "internal")
+def _function(module: Module, name: str, parameters: str, returns: str = "void") -> Function:
+    return module.internal(name, parameters, returns, KERNEL)
 
 
 # -- in registers -------------------------------------------------------------------------------
@@ -88,8 +78,7 @@ def _function(
 
 def _emit_small(module: Module, vector: Vector) -> None:
     """`small(from, to, count)`: sort integers in as few registers as hold them."""
-    parameters = [("ptr", "%x"), ("ptr", "%y"), ("i64", "%count")]
-    f = _function(module, f"small_{vector.element}", parameters)
+    f = _function(module, f"small_{vector.element}", "ptr %x, ptr %y, i64 %count")
     done, vectors = f.label("sorted"), 1
     while vectors <= VECTORS:
         fits, larger = f.label("fits"), f.label("larger")
@@ -166,20 +155,16 @@ def _exchanged(f: Function, vector: Vector, xs: list[str], other: int) -> list[s
 def load(f: Function, vector: Vector, place: str, mask: str | None, other: str = "poison") -> str:
     """Load the lanes in a mask, and others as `other`; None: all lanes."""
     if mask is None:
-        return f.emit(f"load {vector.text}, ptr {place}, align {_size(vector)}")
-    return f.masked("load", vector, place, _size(vector), mask, other)
+        return f.emit(f"load {vector.text}, ptr {place}, align {vector.bits // 8}")
+    return f.masked("load", vector, place, vector.bits // 8, mask, other)
 
 
 def store(f: Function, vector: Vector, x: str, place: str, mask: str | None) -> None:
     """Store the lanes in a mask; None: all lanes."""
     if mask is None:
-        f.do(f"store {vector.text} {x}, ptr {place}, align {_size(vector)}")
+        f.do(f"store {vector.text} {x}, ptr {place}, align {vector.bits // 8}")
         return
-    f.masked("store", vector, place, _size(vector), mask, x)
-
-
-def _size(vector: Vector) -> int:
-    return int(vector.element[1:]) // 8
+    f.masked("store", vector, place, vector.bits // 8, mask, x)
 
 
 # -- splitting ----------------------------------------------------------------------------------
@@ -188,7 +173,7 @@ def _size(vector: Vector) -> int:
 def _emit_pivot(module: Module, vector: Vector) -> None:
     """`pivot(integers, count)`: the middle one of some, taken from all over."""
     one, lanes = vector.element, vector.lanes
-    f = _function(module, f"pivot_{one}", [("ptr", "%x"), ("i64", "%count")], one)
+    f = _function(module, f"pivot_{one}", "ptr %x, i64 %count", one)
     step = f.emit(f"udiv i64 %count, {lanes}")
     mixed = f.emit(f"lshr i64 {f.emit(f'mul i64 %count, {MIXED}')}, 32")
     first = f.emit(f"lshr i64 {f.emit(f'mul i64 {mixed}, {step}')}, 32")
@@ -198,7 +183,7 @@ def _emit_pivot(module: Module, vector: Vector) -> None:
     start = f.offset("%x", one, first)
     taken = f.emit(f"getelementptr {one}, ptr {start}, {places.text} {there}")
     everywhere = "splat (i1 true)"
-    x = f.masked("gather", vector, taken, _size(vector), everywhere, "zeroinitializer")
+    x = f.masked("gather", vector, taken, vector.bits // 8, everywhere, "zeroinitializer")
     (x,) = _sorted(f, vector, [x])
     middle = f.emit(f"extractelement {vector.text} {x}, i32 {lanes // 2}")
     f.do(f"ret {one} {middle}")
@@ -207,9 +192,8 @@ def _emit_pivot(module: Module, vector: Vector) -> None:
 def _emit_split(module: Module, vector: Vector) -> None:
     """`split(from, to, count, pivot)`: those below the pivot first; gives their number."""
     one, text, lanes = vector.element, vector.text, vector.lanes
-    parameters = [("ptr", "%x"), ("ptr", "%y"), ("i64", "%count"), (one, "%pivot")]
-    f = _function(module, f"split_{one}", parameters, "i64")
-    pivots, align = f.splat("%pivot", vector), f"align {_size(vector)}"
+    f = _function(module, f"split_{one}", f"ptr %x, ptr %y, i64 %count, {one} %pivot", "i64")
+    pivots, align = f.splat("%pivot", vector), f"align {vector.bits // 8}"
     left = f.emit(f"urem i64 %count, {lanes}")
     whole = f.emit(f"sub i64 %count, {left}")
 
@@ -269,8 +253,7 @@ def _emit_serial(module: Module, vector: Vector) -> None:
     memory. The shorter half is done by a call. Some integers are in neither if the program ends.
     """
     one = vector.element
-    parameters = [("ptr", "%given"), ("ptr", "%other"), ("i64", "%all"), ("i1", "%first")]
-    f = _function(module, f"serial_{one}", parameters)
+    f = _function(module, f"serial_{one}", "ptr %given, ptr %other, i64 %all, i1 %first")
     before, head, small, large = f.block, f.label("head"), f.label("small"), f.label("large")
     f.go_on(head)
     place = len(f.lines)
@@ -328,8 +311,7 @@ def _emit_equal(module: Module, vector: Vector) -> None:
     Gives how many are above.
     """
     one, most = vector.element, np.iinfo(vector.dtype).max
-    pointers = [("ptr", name) for name in ("%x", "%y", "%back")]
-    parameters = [*pointers, ("i64", "%count"), (one, "%least")]
+    parameters = f"ptr %x, ptr %y, ptr %back, i64 %count, {one} %least"
     f = _function(module, f"equal_{one}", parameters, "i64")
     all_equal, some, fill = f.label("all"), f.label("some"), f.label("fill")
     is_most = f.emit(f"icmp eq {one} %least, {most}")
@@ -343,7 +325,7 @@ def _emit_equal(module: Module, vector: Vector) -> None:
     same = f.emit(f"phi i64 [ %count, %{all_equal} ], [ {equal}, %{some} ]")
     with f.loop("0", same) as loop:
         there = f.offset("%back", one, loop.index)
-        f.do(f"store {one} %least, ptr {there}, align {_size(vector)}")
+        f.do(f"store {one} %least, ptr {there}, align {vector.bits // 8}")
     f.do(f"ret i64 {f.emit(f'sub i64 %count, {same}')}")
 
 
@@ -375,7 +357,7 @@ def _own_stretch(f: Function, vector: Vector) -> tuple[str, str, str, str]:
 def _emit_halve(module: Module, vector: Vector) -> None:
     """Split the stretch of a part by the middle of many of its numbers."""
     one, size = vector.element, VECTORS * vector.lanes
-    f = _function(module, f"halve_{one}", PARTS)
+    f = _function(module, f"halve_{one}", PART)
     first, count, x, y = _own_stretch(f, vector)
     _, _, _, halves = _words(f)
     taken = f.reserve(f"[{size} x {one}]", 64)
@@ -387,19 +369,19 @@ def _emit_halve(module: Module, vector: Vector) -> None:
     is_large = f.emit(f"icmp sgt i64 {count}, {size}")
     f.do(f"br i1 {is_large}, label %{large}, label %{short}")
     f.start_block(short)
-    nbytes = f.emit(f"mul i64 {count}, {_size(vector)}")
+    nbytes = f.emit(f"mul i64 {count}, {vector.bits // 8}")
     f.declarations.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {y}, ptr {x}, i64 {nbytes}, i1 false)")
     f.do(f"br label %{done}")
     f.start_block(large)
     with f.loop("0", str(size)) as loop:
         place = f.emit(f"udiv i64 {f.emit(f'mul i64 {loop.index}, {count}')}, {size}")
-        number = f.emit(f"load {one}, ptr {f.offset(x, one, place)}, align {_size(vector)}")
+        number = f.emit(f"load {one}, ptr {f.offset(x, one, place)}, align {vector.bits // 8}")
         there = f.offset(taken, one, loop.index)
-        f.do(f"store {one} {number}, ptr {there}, align {_size(vector)}")
+        f.do(f"store {one} {number}, ptr {there}, align {vector.bits // 8}")
     f.do(f"call void @small_{one}(ptr {taken}, ptr {taken}, i64 {size})")
     pivot = f.offset(taken, one, str(size // 2))
-    pivot = f.emit(f"load {one}, ptr {pivot}, align {_size(vector)}")
+    pivot = f.emit(f"load {one}, ptr {pivot}, align {vector.bits // 8}")
     given = f"ptr {x}, ptr {y}, i64 {count}, {one} {pivot}"
     below = f.emit(f"call i64 @split_{one}({given})")
     f.do(f"store i64 {f.emit(f'add i64 {first}, {below}')}, ptr {middle}, align 8")
@@ -409,7 +391,7 @@ def _emit_halve(module: Module, vector: Vector) -> None:
 
 def _emit_stretch(module: Module, vector: Vector) -> None:
     """Sort the stretch of a part."""
-    f = _function(module, f"stretch_{vector.element}", PARTS)
+    f = _function(module, f"stretch_{vector.element}", PART)
     _, count, x, y = _own_stretch(f, vector)
     is_back = "true" if LEVELS % 2 == 0 else "false"
     f.do(f"call void @serial_{vector.element}(ptr {x}, ptr {y}, i64 {count}, i1 {is_back})")
@@ -419,7 +401,7 @@ def _emit_stretch(module: Module, vector: Vector) -> None:
 def _emit_shared(module: Module, vector: Vector) -> None:
     """Split integers a few times with more and more threads, then share the stretches."""
     one, most = vector.element, 1 << LEVELS
-    parameters = [("ptr", "%x"), ("ptr", "%spare"), ("i64", "%count"), ("i64", "%parts")]
+    parameters = "ptr %x, ptr %spare, i64 %count, i64 %parts"
     f = _function(module, f"quick_{one[1:]}", parameters)
     shared, alone, done = f.label("shared"), f.label("alone"), f.label("sorted")
     threads = f.emit(f"udiv i64 %count, {SHARED}")

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from ....ir.record import record
 from ....ir.types import as_dtype
-from ..llvm.text import Function, Module, Vector
+from ..llvm.text import KERNEL, Function, Module, Vector
 from ..runtime.pool import parallel
-from .quick import KERNEL, leave_if_long, part_function
+from .quick import leave_if_long, part_function
 
 STREAMS = 2  # stretches of a part: one waits less for counts that the other has changed
 LANES = 16
@@ -254,9 +254,9 @@ def _emit_spread(module: Module, kind: Digits, is_first: bool) -> None:
 
 def _emit_row(module: Module, kind: Digits) -> None:
     """Sort one row in some parts: all digits that differ, the last into the results."""
-    names = ("%counts", "%numbers", "%sorted", "%places", "%spare", "%spare_places")
-    parameters = [*(("ptr", name) for name in names), ("i64", "%length"), ("i64", "%parts")]
-    f = module.function(f"row_{kind.name}", parameters, attributes=KERNEL, linkage="internal")
+    pointers = "ptr %counts, ptr %numbers, ptr %sorted, ptr %places, ptr %spare, ptr %spare_places"
+    parameters = f"{pointers}, i64 %length, i64 %parts"
+    f = module.internal(f"row_{kind.name}", parameters, attributes=KERNEL)
     counts, job = "%counts", f.reserve("[7 x i64]", 8)
     f.do(f"store ptr {counts}, ptr {slot_of(f, job, COUNTS)}, align 8")
     f.do(f"store i64 %length, ptr {slot_of(f, job, LENGTH)}, align 8")

@@ -15,13 +15,12 @@ from ....ir.record import record
 from ....ir.types import as_dtype
 from ....lower.lir.program import Sort
 from ..llvm.host import Host
-from ..llvm.text import Function, Module, Vector
+from ..llvm.text import KERNEL, Function, Module, Vector
 from ..loops.kernels import Layout
 from ..loops.vectors import vector_lines
 from ..runtime.polls import leave_if_stopped
 from ..runtime.pool import parallel
 from .quick import (
-    KERNEL,
     SHARED,
     has_quick_sort,
     leave_if_long,
@@ -214,9 +213,9 @@ def _emit_end(module: Module, order: _Order) -> None:
 
 def _emit_row(module: Module, order: _Order) -> None:
     """`row(counts, numbers, result, spare, length, parts)`: sort one row in some parts."""
-    pointers = [("ptr", name) for name in ("%counts", "%numbers", "%result", "%spare")]
-    parameters = [*pointers, ("i64", "%length"), ("i64", "%parts")]
-    f = module.function(f"order_{order.name}", parameters, attributes=KERNEL, linkage="internal")
+    pointers = "ptr %counts, ptr %numbers, ptr %result, ptr %spare"
+    parameters = f"{pointers}, i64 %length, i64 %parts"
+    f = module.internal(f"order_{order.name}", parameters, attributes=KERNEL)
     done = f.label("sorted")
     if order.is_quick:
         _emit_quick(module, f, order, done)
@@ -295,10 +294,7 @@ def _counts(f: Function, order: _Order, parts: int) -> str:
 def _emit_rows(module: Module, order: _Order) -> None:
     """Sort a part of the rows, one after another."""
     f = part_function(module, f"rows_{order.name}")
-    rows = word_of(f, "%job", ROWS, "i64")
-    bounds = []
-    for part in ("%part", f.emit("add i64 %part, 1")):
-        bounds.append(f.emit(f"udiv i64 {f.emit(f'mul i64 {part}, {rows}')}, %parts"))
+    bounds = bounds_of_part(f, word_of(f, "%job", ROWS, "i64"))
     counts = _counts(f, order, 1)
     with f.loop(bounds[0], bounds[1], str(ROWS_POLLED)) as block:
         leave_if_stopped(f)
@@ -310,8 +306,7 @@ def _emit_rows(module: Module, order: _Order) -> None:
 
 def _emit_all(module: Module, order: _Order) -> None:
     """Share long rows among threads one after another, or all rows at once."""
-    parameters = [("ptr", "%order"), ("i64", "%parts")]
-    f = module.function(f"sort_{order.name}", parameters, attributes=KERNEL, linkage="internal")
+    f = module.internal(f"sort_{order.name}", "ptr %order, i64 %parts", attributes=KERNEL)
     length, number = word_of(f, "%order", ROW, "i64"), Vector("int64")
     rows = f.intrinsic("umin", number, word_of(f, "%order", ROWS, "i64"), str(MOST))
     threads = f.intrinsic("umin", number, "%parts", str(MOST))

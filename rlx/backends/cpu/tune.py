@@ -16,35 +16,34 @@ import ctypes
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from ....ir.bind import is_symbolic
-from ....ir.config import config
-from ....ir.record import record, replace
-from ....lower.lir.program import Buffer, Chain, Contraction, Copy, Kernel, Program, RowGroup, Step
-from ....lower.target import Target
-from ...disk import DiskCache, disk_cache, hashed, sources
-from ..llvm import machine
-from ..llvm.compiling import Compiles
-from ..llvm.host import Host
-from ..llvm.machine import compiler
-from ..llvm.text import AS_WRITTEN, Function, Module
-from ..loops.costs import product_cost
-from ..loops.kernels import Layout
-from ..runtime import pool
-from ..runtime.python_entry import aligned_array
-from .choice import alternatives
-from .constants import pack_constants
-from .contraction import (
+from ...ir.bind import is_symbolic
+from ...ir.record import record, replace
+from ...lower.lir.program import Buffer, Chain, Contraction, Copy, Kernel, Program, RowGroup, Step
+from ..disk import DiskCache, disk_cache, hashed, sources
+from .llvm import machine
+from .llvm.compiling import Compiles
+from .llvm.host import Host
+from .llvm.machine import compiler
+from .llvm.text import AS_WRITTEN
+from .loops.costs import product_cost
+from .loops.kernels import Layout
+from .products.choice import alternatives
+from .products.constants import pack_constants
+from .products.contraction import (
     contracts_natively,
     plan_contraction,
     problem_of,
     rows_along_columns,
     shares_batch,
 )
-from .problem import Blocking, Problem, Tuning
+from .products.problem import Blocking, Problem
+from .program import ProgramWriter
+from .runtime import pool
+from .runtime.python_entry import aligned_array
 
 LEAST = 20_000  # nanoseconds of a product
 SHARE = 0.01  # of the time of a program's products
@@ -84,16 +83,8 @@ def described(blocking: Blocking) -> str:
     return ", ".join([*words, *([f"{blocking.down} threads down"] if blocking.down else [])])
 
 
-def tunes(target: Target) -> bool:
-    """Whether products are autotuned for a target."""
-    return target.tier == "max" and config.tune
-
-
-def tune(program: Program, fixed: int, host: Host, make_writer: MakeWriter) -> dict[Problem, Tuned]:
-    """Autotune the products of a program that take long.
-
-    `make_writer` makes the writers of the measured code.
-    """
+def tune(program: Program, fixed: int, host: Host) -> dict[Problem, Tuned]:
+    """Autotune the products of a program that take long."""
     if is_symbolic([b.type for b in program.inputs]) or not isinstance(program.arena_bytes, int):
         return {}
     program = replace(program)
@@ -108,7 +99,7 @@ def tune(program: Program, fixed: int, host: Host, make_writer: MakeWriter) -> d
     bound = (*program.inputs, *program.outputs, *program.constants)
     if unknown and program.arena_bytes + sum(b.nbytes for b in bound) <= LARGEST:
         known = {p: [tuned.blocking] for p, tuned in found.items()}
-        measured = _measured(program, host, unknown, known, make_writer)
+        measured = _measured(program, host, unknown, known)
         for problem in measured.keys() & keys.keys():
             _write(disk, keys[problem], measured[problem])
         found |= measured
@@ -135,15 +126,13 @@ def _ways(program: Program, host: Host) -> Ways:
     return {p: every for p, every in ways.items() if len(every) > 1}
 
 
-def _measured(
-    program: Program, host: Host, ways: Ways, known: Ways, make_writer: MakeWriter
-) -> dict[Problem, Tuned]:
+def _measured(program: Program, host: Host, ways: Ways, known: Ways) -> dict[Problem, Tuned]:
     """The fastest plans: found by one measurement, and confirmed by a second.
 
     If the whole program is no faster with them, they are not taken. Other products are computed
     in the one way that is `known`.
     """
-    rehearsal = Rehearsal.of(program, host, {**ways, **known}, make_writer)
+    rehearsal = Rehearsal.of(program, host, {**ways, **known})
     gains, _ = rehearsal.gains({p: range(len(every)) for p, every in ways.items()}, SECONDS)
     found = {p: Tuned(ways[p][0]) for p in gains}
     best = {p: max(range(len(every)), key=every.__getitem__) for p, every in gains.items()}
@@ -183,22 +172,6 @@ Ways = Mapping[Problem, Sequence[Blocking]]
 Piece = tuple[Problem | None, list[Step]]
 
 
-class StepWriter(Protocol):
-    """The interface of writers of a program's steps."""
-
-    module: Module
-    scratch: int
-
-    def begin(self) -> None:
-        """Write what the functions of a module refer to."""
-
-    def step(self, f: Function, step: Step, layout: Layout, is_short: bool) -> None:
-        """Write one step into the function of its program."""
-
-
-MakeWriter: TypeAlias = Callable[[Host, Tuning], StepWriter]
-
-
 def is_product(step: Step) -> bool:
     """Whether a step is a product of known sizes for the matrix kernel."""
     return isinstance(step, Contraction) and step.is_static and contracts_natively(step)
@@ -223,7 +196,7 @@ class Rehearsal:
     keep_alive: tuple[object, ...]
 
     @staticmethod
-    def of(program: Program, host: Host, ways: Ways, make_writer: MakeWriter) -> Rehearsal:
+    def of(program: Program, host: Host, ways: Ways) -> Rehearsal:
         """Compile a program in pieces, with made-up inputs."""
         pieces = list(_pieces(program, ways))
         bound = (*program.inputs, *program.outputs, *program.constants)
@@ -231,8 +204,7 @@ class Rehearsal:
         layout = Layout({b: i for i, b in enumerate(bound)}, len(bound), {}, arena)
         with Compiles() as compiles:
             writers = [
-                _written(pieces, layout, make_writer, host, ways, i)
-                for i in range(max(map(len, ways.values())))
+                _written(pieces, layout, host, ways, i) for i in range(max(map(len, ways.values())))
             ]
             objects = compiles.finish([writer.module.text for writer in writers])
         libraries, calls = [], []
@@ -334,16 +306,11 @@ def _is_harmless(step: Step) -> bool:
 
 
 def _written(
-    pieces: Sequence[Piece],
-    layout: Layout,
-    make_writer: MakeWriter,
-    host: Host,
-    ways: Ways,
-    number: int,
-) -> StepWriter:
+    pieces: Sequence[Piece], layout: Layout, host: Host, ways: Ways, number: int
+) -> ProgramWriter:
     """Write products by the plan with this number, and other steps with the first."""
     tuning = {p: every[number] for p, every in ways.items() if number < len(every)}
-    writer = make_writer(host, tuning)
+    writer = ProgramWriter(host, tuning=tuning)
     writer.begin()
     for i, (problem, steps) in enumerate(pieces):
         if problem in tuning or (problem is None and number == 0):
