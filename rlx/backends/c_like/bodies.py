@@ -114,17 +114,20 @@ def _div(result: np.dtype, x: Number, y: Number) -> Number:
 def _rem(result: np.dtype, x: Number, y: Number) -> Number:
     """With the sign of x; by zero it is x."""
     is_odd = y.equals(0) if x.dtype.kind == "u" else y.equals(0) | y.equals(-1)
-    rest = x.do("plain_rem", is_odd.where(y.like(1), y))
+    divisor = is_odd.where(y.like(1), y)
+    rest = x - x.do("plain_div", divisor) * divisor  # Vulkan's own one is for x >= 0 alone
     return y.equals(0).where(x, is_odd.where(x.like(0), rest))
 
 
 def _floor_div(result: np.dtype, x: Number, y: Number) -> Number:
     """Of an index by a positive size, downwards."""
-    return (x < 0).where(~(~x).do("plain_div", y), x.do("plain_div", y))
+    whole = x.do("plain_div", y)
+    return (x - whole * y < 0).where(whole - 1, whole)
 
 
 def _floor_rem(result: np.dtype, x: Number, y: Number) -> Number:
-    return x - _floor_div(result, x, y) * y
+    rest = x - x.do("plain_div", y) * y
+    return (rest < 0).where(rest + y, rest)
 
 
 def _shifted(shift: Callable[..., Number]) -> Body:
@@ -190,8 +193,7 @@ def _narrow_float16(result: np.dtype, x: Number) -> Number:
     bits = x.bits(UINT32)
     size = bits & 0x7FFFFFFF
     normal = (size + 0xFFF + ((size >> 13) & 1) - 0x38000000) >> 13
-    # adding a half leaves as many bits as the smallest numbers have
-    small = (size.bits(FLOAT32) + 0.5).bits(UINT32) - 0x3F000000
+    small = (size.bits(FLOAT32) * 2.0**24).do("round").to(UINT32)
     finite = (size < 0x38800000).where(small, normal)
     special = (size > 0x7F800000).where(bits.like(0x7E00), bits.like(0x7C00))
     found = (size < 0x477FF000).where(finite, special)

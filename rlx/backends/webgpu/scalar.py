@@ -1,7 +1,7 @@
 """The scalar instructions as templates of WGSL.
 
-Small integers are computed in 32 bits and cut to their width. Functions that are no part of the
-language come from `wgsl.py`.
+Small integers are computed in 32 bits and cut to their width. Functions of floats that the language
+lacks come from `wgsl.py`, what else it lacks is made of simpler instructions by `c_like/bodies.py`.
 """
 
 from __future__ import annotations
@@ -31,22 +31,32 @@ REGISTERS = {
 WIDTHS = {name: np.dtype(name).itemsize * 8 for name in REGISTERS if "int" in name}
 SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-BITS = {"and": "&", "or": "|", "xor": "^"}
+OPERATORS = {
+    **{"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"},
+    **{"plain_div": "/", "plain_rem": "%"},
+}
+"""Those of integers; `plain_rem` is asked for where no operand is below 0."""
+
+COUNTS = {
+    ("popcount", False): "countOneBits",
+    ("popcount", True): "popcount_u64",
+    ("clz", False): "countLeadingZeros",
+    ("clz", True): "clz_u64",
+}
+"""Functions that count bits, by whether they take 64."""
+COMPARISONS = {  # of floats, as compilers that know no NaN would make some of them true
+    "eq": "equals_{}({{0}}, {{1}})",
+    "ne": "(!equals_{}({{0}}, {{1}}))",
+    "is_finite": "is_finite_{}({{0}})",
+}
 LOGICAL = {
     **dict.fromkeys(["add", "or", "max"], "({0} | {1})"),
     **dict.fromkeys(["mul", "and", "min"], "({0} & {1})"),
     "xor": "({0} != {1})",
     "not": "(!{0})",
+    "eq": "({0} == {1})",
+    "ne": "({0} != {1})",
 }
-CONVERSIONS = {
-    "round_float16": "round_f16({0})",
-    "round_bfloat16": "round_bf16({0})",
-    "narrow_float16": "bits_of_f16({0})",
-    "narrow_bfloat16": "(bitcast<u32>({0}) >> 16u)",
-    "widen_float16": "f16_of_bits({0})",
-    "widen_bfloat16": "bitcast<f32>({0} << 16u)",
-}
-REAL = frozenset(["float32", "float64"])
 BUILT_IN = frozenset(["abs", "sqrt", "floor", "ceil", "round", "trunc"])
 FUNCTIONS = {
     **dict.fromkeys(["exp", "exp2", "log", "logistic", "sin", "cos", "tanh", "expm1", "log1p"], 1),
@@ -101,22 +111,18 @@ def template(name: str, dtype: np.dtype, result: np.dtype) -> str | None:
     before, after = NAMES[dtype], NAMES[result]
     if name == "select":
         return "select({2}, {1}, {0})"
-    if name in CONVERSIONS:
-        return CONVERSIONS[name]
     if name == "cast":
         return _cast(before, after)
-    if name == "saturate":
-        return _saturated(REGISTERS[before], after)
     if name == "bitcast":
         return _bitcast(before, after)
-    if name in COMPARE or name == "is_finite":
-        return _compared(name, before)
     if before == "bool":
-        return LOGICAL.get(name, "{0}")
-    if before in WIDTHS:
-        whole = _integer(name, before)
-        return whole and cut(before, whole)
-    return _real(name, REGISTERS[before])
+        return LOGICAL.get(name)
+    if before not in WIDTHS:
+        return _real(name, REGISTERS[before])
+    if name in COMPARE:
+        return f"({{0}} {COMPARE[name]} {{1}})"
+    whole = _integer(name, before)
+    return whole and cut(before, whole)
 
 
 def cut(dtype: str, x: str) -> str:
@@ -130,93 +136,34 @@ def cut(dtype: str, x: str) -> str:
 # -- kinds of numbers ---------------------------------------------------------------------------
 
 
-def _compared(name: str, dtype: str) -> str:
-    if dtype not in REAL:
-        if name == "is_finite":
-            return "true"
-        number = "u32({%d})" if dtype == "bool" and name not in ("eq", "ne") else "{%d}"
-        return f"({number % 0} {COMPARE[name]} {number % 1})"
-    if name in ("eq", "ne", "is_finite"):  # of which a compiler that knows no NaN would make true
-        words = {"eq": "equals_{}({{0}}, {{1}})", "ne": "(!equals_{}({{0}}, {{1}}))"}
-        return words.get(name, "is_finite_{}({{0}})").format(REGISTERS[dtype])
-    return f"({{0}} {COMPARE[name]} {{1}})"
-
-
 def _integer(name: str, dtype: str) -> str | None:
-    register = REGISTERS[dtype]
+    register, width = REGISTERS[dtype], WIDTHS[dtype]
     is_signed = register.startswith("i")
-    if name in SYMBOLS:
-        return (
-            f"({{0}} {SYMBOLS[name]} {{1}})" if name != "div" else f"div_{register}({{0}}, {{1}})"
-        )
-    if name in BITS:
-        return f"({{0}} {BITS[name]} {{1}})"
+    if name in OPERATORS:
+        return f"({{0}} {OPERATORS[name]} {{1}})"
+    if name in ("plain_shl", "plain_shr"):
+        return f"({{0}} {'<<' if name == 'plain_shl' else '>>'} u32({{1}}))"
     if name in ("max", "min"):
         return f"{name}({{0}}, {{1}})"
-    if name in ("rem", "pow", "floor_div", "floor_rem"):
-        return f"{name}_{register}({{0}}, {{1}})"
-    if name in ("shl", "shr_logical", "shr_arithmetic"):
-        return _shift(name, dtype)
     if name in ("popcount", "clz"):
-        return _counted(name, dtype)
-    if name == "sign":
-        return "sign({0})" if is_signed else f"min({{0}}, {_whole(register, 1)})"
+        bits = f"bitcast<u{register[1:]}>({{0}})" if is_signed else "{0}"
+        bits = f"({bits} & {(1 << width) - 1}u)" if width < 32 else bits
+        less = f" - {32 - width}u" if name == "clz" and width < 32 else ""
+        return f"{register}({COUNTS[name, width == 64]}({bits}){less})"
     return {
-        "plain_div": "({0} / {1})",
-        "plain_rem": "({0} % {1})",
         "neg": f"({_whole(register, 0)} - {{0}})",
         "not": "(~{0})",
         "abs": "abs({0})" if is_signed else "{0}",
+        "sign": "sign({0})" if is_signed else f"min({{0}}, {_whole(register, 1)})",
         **dict.fromkeys(["floor", "ceil", "round", "trunc"], "{0}"),
     }.get(name)
 
 
-def _unsigned(dtype: str, x: str) -> str:
-    """The bits of an integer, without those of its sign above them."""
-    register = REGISTERS[dtype]
-    bits = x if register.startswith("u") else f"bitcast<u{register[1:]}>({x})"
-    return bits if WIDTHS[dtype] >= 32 else f"({bits} & {(1 << WIDTHS[dtype]) - 1}u)"
-
-
-def _signed(dtype: str, x: str) -> str:
-    """The bits of an integer as one with a sign."""
-    register = REGISTERS[dtype]
-    if register.startswith("i"):
-        return x
-    bits = f"bitcast<i{register[1:]}>({x})"
-    return bits if WIDTHS[dtype] >= 32 else f"extractBits({bits}, 0u, {WIDTHS[dtype]}u)"
-
-
-def _as_before(dtype: str, x: str, is_signed: bool) -> str:
-    register = REGISTERS[dtype]
-    return x if register.startswith("i") == is_signed else f"bitcast<{register}>({x})"
-
-
-def _shift(name: str, dtype: str) -> str:
-    """Shifts by the width or more give 0, or the sign."""
-    width, x, by = WIDTHS[dtype], "{0}", "{1}"
-    if width == 64:
-        return f"{name}_{REGISTERS[dtype]}({x}, {by})"
-    count = by if REGISTERS[dtype] == "u32" else f"u32({by})"
-    if name == "shr_arithmetic":
-        shifted = f"({_signed(dtype, x)} >> min({count}, {width - 1}u))"
-        return _as_before(dtype, shifted, is_signed=True)
-    word = "<<" if name == "shl" else ">>"
-    shifted = f"({_unsigned(dtype, x)} {word} ({count} & 31u))"
-    return _as_before(dtype, f"select(0u, {shifted}, {count} < {width}u)", is_signed=False)
-
-
-def _counted(name: str, dtype: str) -> str:
-    width, x = WIDTHS[dtype], "{0}"
-    if width == 64:
-        return f"{name}_{REGISTERS[dtype]}({x})"
-    bits = _unsigned(dtype, x)
-    count = f"countOneBits({bits})" if name == "popcount" else f"countLeadingZeros({bits})"
-    less = f" - {32 - width}u" if name == "clz" and width < 32 else ""
-    return f"{REGISTERS[dtype]}({count}{less})"
-
-
 def _real(name: str, register: str) -> str | None:
+    if name in COMPARISONS:
+        return COMPARISONS[name].format(register)
+    if name in COMPARE:
+        return f"({{0}} {COMPARE[name]} {{1}})"
     if name in ("neg", "sub"):
         return f"minus_{register}({{0}})" if name == "neg" else f"({{0}} + minus_{register}({{1}}))"
     if name in SYMBOLS:
@@ -244,15 +191,6 @@ def _cast(before: str, after: str) -> str:
     if (old, new) in (("u32", "i64"), ("i32", "u64")):
         x = f"bitcast<{new}>({old[0]}64({{0}}))"  # drivers look at the result's sign, not at x's
     return cut(after, x) if after in WIDTHS else x
-
-
-def _saturated(register: str, dtype: str) -> str:
-    new, width = REGISTERS[dtype], WIDTHS[dtype]
-    whole = f"{new}_of_{register}({{0}})"
-    if width >= 32:
-        return whole
-    info = np.iinfo(dtype)
-    return f"clamp({whole}, {_whole(new, info.min)}, {_whole(new, info.max)})"
 
 
 def _bitcast(before: str, after: str) -> str:
