@@ -19,7 +19,7 @@ DotDimensionNumbers = Any  # ((axes of lhs, axes of rhs), (batch axes of lhs, of
 
 
 class Precision(enum.Enum):
-    """How exact products are where a device has a choice; rlx's are exact always."""
+    """The precision of products in JAX; here it has no effect, products are exact."""
 
     DEFAULT = 0
     HIGH = 1
@@ -33,10 +33,10 @@ def dot_general(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """Products summed over pairs of axes.
+    """The general contraction over pairs of axes.
 
     `dimension_numbers` is ((contracted axes of lhs, of rhs), (batch axes of lhs, of rhs)). The
-    result has the batch axes, the free ones of lhs, then those of rhs.
+    result has the batch axes, the free axes of lhs, then those of rhs.
     """
     check_precision("dot_general", precision)
     x, y = as_tensor(lhs), as_tensor(rhs)
@@ -75,7 +75,7 @@ def dot(
 
 
 def batch_matmul(lhs: Tensor, rhs: Tensor, precision: Any = None) -> Any:
-    """The products of matrices in the last two axes; all axes before have equal sizes."""
+    """The products of two equal stacks of matrices."""
     x, y = as_tensor(lhs), as_tensor(rhs)
     if x.ndim < 2 or x.ndim != y.ndim:
         raise ShapeError(
@@ -97,11 +97,11 @@ def ragged_dot(
     preferred_element_type: Any = None,
     group_offset: Tensor | None = None,
 ) -> Any:
-    """Groups of rows, each times a matrix of its own.
+    """A grouped matrix product: each group of rows of `lhs` has its own matrix.
 
-    `f32[m, k], f32[groups, k, n], i32[groups] → f32[m, n]`. The groups follow one another; rows
-    behind the last one give zeros. With `group_offset` the first of `rhs` is that of a later
-    group, and other rows give zeros.
+    `f32[m, k], f32[groups, k, n], i32[groups] → f32[m, n]`. The groups are consecutive; rows behind
+    the last one give zeros. With `group_offset` the first matrix of `rhs` belongs to that group,
+    and rows of groups without a matrix give zeros.
 
     >>> import numpy as np
     >>> ragged_dot(np.ones((3, 1)), np.array([[[2.0]], [[5.0]]]), np.array([2, 1])).tolist()
@@ -136,11 +136,11 @@ def scaled_dot(
     dimension_numbers: DotDimensionNumbers = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """The product of operands times scales, each scale for a block of numbers.
+    """The product of operands scaled by blocks.
 
-    A scale has the axes of its operand; along each axis its size divides that of the operand. The
-    dimension numbers are those of `dot_general`, by default those of the product of matrices, or
-    of batches of them. Sums are float32 for operands of few bits.
+    A scale has as many axes as its operand; along each axis its size divides that of the operand.
+    The dimension numbers are those of `dot_general`, by default of a (batched) matrix product.
+    Operands of few bits are summed in float32.
 
     >>> import numpy as np
     >>> x, scale = np.ones((1, 4), "float32"), np.array([[1.0, 10.0]], "float32")

@@ -41,19 +41,16 @@ def cond(
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """Call `branches[index](*operands)`.
-
-    The index is clamped to the branches there are.
-    """
+    """Call `branches[index](*operands)`, with the index clamped to the branches."""
     return control.switch(index, branches, *operands)
 
 
 def while_loop(
     cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
 ) -> Any:
-    """Call `val = body_fun(val)` while `cond_fun(val)` holds; it gives the last one.
+    """Call `val = body_fun(val)` while `cond_fun(val)` holds; return the final value.
 
-    Only forward mode works through it; `rlx.while_loop` with `max_steps` has both modes.
+    Only forward-mode derivatives are possible; `rlx.while_loop` with `max_steps` has both modes.
     """
     return repeated_loops.while_loop(cond_fun, body_fun, init_val)
 
@@ -66,17 +63,17 @@ def fori_loop(
     *,
     unroll: int | bool | None = None,
 ) -> Any:
-    """Call `val = body_fun(i, val)` for i from `lower` below `upper`.
+    """Call `val = body_fun(i, val)` for i from `lower` up to `upper`, excluded.
 
-    It gives the last one. `unroll` is accepted; the loop is compiled as one.
+    Returns the final value. `unroll` has no effect.
     """
     return repeated_loops.fori_loop(lower, upper, body_fun, init_val)
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
-    """Call `f` on each element along axis 0 and stack what it returns.
+    """Apply `f` to each element along axis 0 and stack the results.
 
-    With a `batch_size` so many at a time, as `vmap` does.
+    With `batch_size` that many elements are computed at once by `vmap`.
     """
     if batch_size is None:
         return loops.map(f, xs)
@@ -103,14 +100,14 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
 
 
 def optimization_barrier(operand: Any, /) -> Any:
-    """The same tree: nothing is moved that would change numbers."""
+    """Return the operand: rlx makes no optimization that would change numbers."""
     return operand
 
 
 def platform_dependent(
     *args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]
 ) -> Any:
-    """Call the function for the platform: `cpu`, or `default` where none is for it."""
+    """Call the function for the platform `cpu`, or `default` if there is none."""
     chosen = per_platform.get("cpu", default)
     if chosen is None:
         raise ArgumentError(

@@ -27,9 +27,9 @@ TRANSPOSED_SPECS = {
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """Where the axes are: those of the batch and the features, then the spatial ones.
+    """The positions of the batch, feature and spatial axes of a convolution.
 
-    In `rhs_spec` the axes of outputs and inputs come first.
+    Each spec lists batch, feature, then spatial axes; `rhs_spec` output and input features first.
     """
 
     lhs_spec: Spec
@@ -40,10 +40,9 @@ class ConvDimensionNumbers(NamedTuple):
 def conv_dimension_numbers(
     lhs_shape: Sequence[Any], rhs_shape: Sequence[Any], dimension_numbers: Any
 ) -> ConvDimensionNumbers:
-    """Where the axes of a convolution are, from three strings.
+    """Convert three strings such as ("NHWC", "HWIO", "NHWC") to axis positions.
 
-    Such are ("NHWC", "HWIO", "NHWC"). None means batch, features, then spatial axes; for the kernel
-    outputs, inputs, spatial axes.
+    None means batch, features, spatial axes, and for the kernel outputs, inputs, spatial axes.
 
     >>> conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 16), ("NHWC", "HWIO", "NHWC"))
     ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
@@ -95,12 +94,12 @@ def conv_general_dilated(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """A convolution with all there is to choose.
+    """The general convolution of an array and a kernel, which is not flipped.
 
-    `rhs` is the kernel, which is not flipped. `padding` is "SAME", "VALID", "SAME_LOWER" or
-    (before, after) for each spatial axis. The dilation of `lhs` puts zeros between its elements,
-    that of `rhs` spreads the kernel. `dimension_numbers` tells where the axes are, see
-    `conv_dimension_numbers`. `precision` is checked; products are exact always.
+    `padding` is "SAME", "VALID", "SAME_LOWER" or (before, after) for each spatial axis.
+    `lhs_dilation` puts zeros between the elements of `lhs`, `rhs_dilation` between those of the
+    kernel. `dimension_numbers` are those of `conv_dimension_numbers`. `precision` has no effect:
+    products are always exact.
     """
     check_precision("conv_general_dilated", precision)
     x, kernel = as_tensor(lhs), as_tensor(rhs)
@@ -198,13 +197,13 @@ def conv_transpose(
     preferred_element_type: Any = None,
     use_consistent_padding: bool = False,
 ) -> Any:
-    """A convolution that makes its input larger by `strides`.
+    """A transposed convolution, which enlarges its input by `strides`.
 
-    So the gradient of one does. "SAME" gives `strides` times the size, "VALID" what the gradient of
-    a "VALID" one would have. Numbers pad the input once it is spread; with `use_consistent_padding`
-    they are those of the convolution whose gradient this would be. `transpose_kernel` takes the
-    kernel of that one. Without `dimension_numbers` features come last, as in ("NHWC", "HWIO",
-    "NHWC").
+    It is the gradient of a convolution, for the padding "SAME" or "VALID" of that convolution;
+    "SAME" gives `strides` times the size. Numbers pad the dilated input; with
+    `use_consistent_padding` they are the padding of that convolution. `transpose_kernel` flips the
+    kernel and swaps its features. Without `dimension_numbers` features come last, as in ("NHWC",
+    "HWIO", "NHWC").
     """
     check_precision("conv_transpose", precision)
     x, kernel = as_tensor(lhs), as_tensor(rhs)
@@ -259,7 +258,7 @@ def _transposed_pads(window: int, stride: int, padding: Any) -> tuple[int, int]:
 
 
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Spec, Spec, Spec]:
-    """Where the axes of the image, the kernel and the result are.
+    """Convert three strings to the axis positions of the image, kernel and result.
 
     >>> conv_general_permutations(("NHWC", "HWIO", "NHWC"))
     ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
@@ -298,7 +297,7 @@ def conv_shape_tuple(
     pads: Padding,
     batch_group_count: int = 1,
 ) -> tuple[int, ...]:
-    """The shape that a convolution of (batch, in, ...) with (out, in, ...) has.
+    """The shape of a convolution of (batch, in, ...) with (out, in, ...).
 
     >>> conv_shape_tuple((2, 3, 6, 7), (4, 3, 3, 2), (1, 1), "SAME")
     (2, 4, 6, 7)
@@ -322,7 +321,7 @@ def conv_general_shape_tuple(
     padding: Padding,
     dimension_numbers: Sequence[str],
 ) -> tuple[int, ...]:
-    """The shape of the result of a convolution whose axes are named."""
+    """The shape of a convolution with named axes."""
     name = "conv_general_shape_tuple"
     image, kernel, out = _shapes_of_named(name, lhs_shape, rhs_shape, dimension_numbers)
     made = conv_shape_tuple(image, kernel, window_strides, padding)
@@ -336,7 +335,7 @@ def conv_transpose_shape_tuple(
     padding: Padding,
     dimension_numbers: Sequence[str],
 ) -> tuple[int, ...]:
-    """The shape of the result of `conv_transpose` with axes that are named."""
+    """The shape of a transposed convolution with named axes."""
     name = "conv_transpose_shape_tuple"
     image, kernel, out = _shapes_of_named(name, lhs_shape, rhs_shape, dimension_numbers)
     count = len(image) - 2
@@ -366,9 +365,9 @@ def conv_general_dilated_patches(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """What the kernel of a convolution would see, as features.
+    """The patches that a convolution's kernel sees, as features of the result.
 
-    They go by the feature of `lhs` first, then by the place in the window.
+    They are ordered by the feature of `lhs`, then by the position in the window.
     """
     check_precision("conv_general_dilated_patches", precision)
     x = as_tensor(lhs)
@@ -405,9 +404,9 @@ def conv_general_dilated_local(
     dimension_numbers: Any = None,
     precision: Any = None,
 ) -> Any:
-    """A convolution with another kernel at each place.
+    """A locally connected layer: a convolution with its own kernel at each position.
 
-    The spatial axes of `rhs` are the places of the result; its inputs are the features of
+    The spatial axes of `rhs` are the positions of the result; its input features are those of
     `conv_general_dilated_patches`.
     """
     check_precision("conv_general_dilated_local", precision)

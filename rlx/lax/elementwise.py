@@ -41,103 +41,109 @@ def _binary(name: str, op: str, doc: str) -> Callable[[Tensor, Tensor], Any]:
 
 # -- one number ---------------------------------------------------------------------------------
 
-abs = _unary("abs", "abs", "The absolute value.")
-acos = _unary("acos", "acos", "The angle with a cosine.")
-acosh = _unary("acosh", "acosh", "The inverse of cosh.")
-asin = _unary("asin", "asin", "The angle with a sine.")
-asinh = _unary("asinh", "asinh", "The inverse of sinh.")
-atan = _unary("atan", "atan", "The angle with a tangent.")
-atanh = _unary("atanh", "atanh", "The inverse of tanh.")
-bitwise_not = _unary("bitwise_not", "bit_not", "Every bit turned over; for bools: not.")
-cbrt = _unary("cbrt", "cbrt", "The cube root.")
-ceil = _unary("ceil", "ceil", "The least whole number at least x.")
-clz = _unary("clz", "clz", "How many leading bits are zero.")
-cos = _unary("cos", "cos", "The cosine of an angle in radians.")
-cosh = _unary("cosh", "cosh", "The hyperbolic cosine.")
-erf = _unary("erf", "erf", "The error function.")
-erf_inv = _unary("erf_inv", "erf_inv", "The inverse of the error function.")
-erfc = _unary("erfc", "erfc", "1 - erf(x), exact where erf(x) is near 1.")
-exp = _unary("exp", "exp", "e to the power of x.")
-exp2 = _unary("exp2", "exp2", "2 to the power of x.")
-expm1 = _unary("expm1", "expm1", "exp(x) - 1, exact near zero.")
-floor = _unary("floor", "floor", "The greatest whole number at most x.")
+abs = _unary("abs", "abs", "Elementwise absolute value.")
+acos = _unary("acos", "acos", "Elementwise inverse cosine.")
+acosh = _unary("acosh", "acosh", "Elementwise inverse hyperbolic cosine.")
+asin = _unary("asin", "asin", "Elementwise inverse sine.")
+asinh = _unary("asinh", "asinh", "Elementwise inverse hyperbolic sine.")
+atan = _unary("atan", "atan", "Elementwise inverse tangent.")
+atanh = _unary("atanh", "atanh", "Elementwise inverse hyperbolic tangent.")
+bitwise_not = _unary("bitwise_not", "bit_not", "Elementwise bitwise NOT; logical NOT for bools.")
+cbrt = _unary("cbrt", "cbrt", "Elementwise cube root.")
+ceil = _unary("ceil", "ceil", "Elementwise least integer >= x.")
+clz = _unary("clz", "clz", "Elementwise number of leading zero bits.")
+cos = _unary("cos", "cos", "Elementwise cosine.")
+cosh = _unary("cosh", "cosh", "Elementwise hyperbolic cosine.")
+erf = _unary("erf", "erf", "Elementwise error function.")
+erf_inv = _unary("erf_inv", "erf_inv", "Elementwise inverse error function.")
+erfc = _unary("erfc", "erfc", "Elementwise complementary error function 1 - erf(x).")
+exp = _unary("exp", "exp", "Elementwise exponential e ** x.")
+exp2 = _unary("exp2", "exp2", "Elementwise 2 ** x.")
+expm1 = _unary("expm1", "expm1", "Elementwise exp(x) - 1, accurate near zero.")
+floor = _unary("floor", "floor", "Elementwise greatest integer <= x.")
 imag = _unary("imag", "imag", "The imaginary part.")
-is_finite = _unary("is_finite", "is_finite", "Whether x is neither infinite nor NaN.")
-log = _unary("log", "log", "The natural logarithm.")
-log1p = _unary("log1p", "log1p", "log(1 + x), exact near zero.")
-logistic = _unary("logistic", "logistic", "1 / (1 + exp(-x)).")
-neg = _unary("neg", "neg", "The number with the other sign.")
-population_count = _unary("population_count", "population_count", "How many bits are one.")
+is_finite = _unary(
+    "is_finite", "is_finite", "Elementwise test for finiteness: neither infinite nor NaN."
+)
+log = _unary("log", "log", "Elementwise natural logarithm.")
+log1p = _unary("log1p", "log1p", "Elementwise log(1 + x), accurate near zero.")
+logistic = _unary("logistic", "logistic", "Elementwise logistic sigmoid 1 / (1 + exp(-x)).")
+neg = _unary("neg", "neg", "Elementwise -x.")
+population_count = _unary("population_count", "population_count", "Elementwise number of one bits.")
 real = _unary("real", "real", "The real part.")
-rsqrt = _unary("rsqrt", "rsqrt", "1 / sqrt(x).")
-sign = _unary("sign", "sign", "-1, 0 or 1; of a complex number the one of length 1.")
-sin = _unary("sin", "sin", "The sine of an angle in radians.")
-sinh = _unary("sinh", "sinh", "The hyperbolic sine.")
-sqrt = _unary("sqrt", "sqrt", "The square root.")
-square = _unary("square", "square", "The number times itself.")
-tan = _unary("tan", "tan", "The tangent of an angle in radians.")
-tanh = _unary("tanh", "tanh", "The hyperbolic tangent.")
+rsqrt = _unary("rsqrt", "rsqrt", "Elementwise reciprocal square root 1 / sqrt(x).")
+sign = _unary("sign", "sign", "Elementwise sign: -1, 0 or 1, and x / |x| for complex x.")
+sin = _unary("sin", "sin", "Elementwise sine.")
+sinh = _unary("sinh", "sinh", "Elementwise hyperbolic sine.")
+sqrt = _unary("sqrt", "sqrt", "Elementwise square root.")
+square = _unary("square", "square", "Elementwise x * x.")
+tan = _unary("tan", "tan", "Elementwise tangent.")
+tanh = _unary("tanh", "tanh", "Elementwise hyperbolic tangent.")
 
 # -- two numbers --------------------------------------------------------------------------------
 
-add = _binary("add", "add", "The sum.")
-sub = _binary("sub", "sub", "The difference.")
-mul = _binary("mul", "mul", "The product.")
-div = _binary("div", "div", "The quotient; that of integers is rounded toward zero.")
-rem = _binary("rem", "rem", "The remainder of `div`; it has the sign of x.")
+add = _binary("add", "add", "Elementwise x + y.")
+sub = _binary("sub", "sub", "Elementwise x - y.")
+mul = _binary("mul", "mul", "Elementwise x * y.")
+div = _binary("div", "div", "Elementwise x / y; integers are rounded toward zero.")
+rem = _binary("rem", "rem", "Elementwise remainder of `div`, with the sign of x.")
 
 
 def max(x: Tensor, y: Tensor) -> Any:
-    """The greater one; NaN if one is.
+    """Elementwise maximum; NaN if either is NaN.
 
-    Complex numbers go by their real, then by their imaginary parts.
+    Complex numbers are ordered by real, then by imaginary part.
     """
     return rnp.maximum(*strict("max", x, y))
 
 
 def min(x: Tensor, y: Tensor) -> Any:
-    """The lesser one; NaN if one is.
+    """Elementwise minimum; NaN if either is NaN.
 
-    Complex numbers go by their real, then by their imaginary parts.
+    Complex numbers are ordered by real, then by imaginary part.
     """
     return rnp.minimum(*strict("min", x, y))
 
 
-atan2 = _binary("atan2", "atan2", "The angle of the point (y, x), argument y first.")
-complex = _binary("complex", "complex", "A complex number of its real and imaginary part.")
-bitwise_and = _binary("bitwise_and", "bit_and", "The bits that both have.")
-bitwise_or = _binary("bitwise_or", "bit_or", "The bits that one or both have.")
-bitwise_xor = _binary("bitwise_xor", "bit_xor", "The bits that one has alone.")
-shift_left = _binary("shift_left", "shift_left", "Bits moved y places up, zeros behind.")
+atan2 = _binary(
+    "atan2", "atan2", "The angle of the point (x, y), in radians; y is the first argument."
+)
+complex = _binary("complex", "complex", "Complex numbers of their real and imaginary parts.")
+bitwise_and = _binary("bitwise_and", "bit_and", "Elementwise bitwise AND.")
+bitwise_or = _binary("bitwise_or", "bit_or", "Elementwise bitwise OR.")
+bitwise_xor = _binary("bitwise_xor", "bit_xor", "Elementwise bitwise XOR.")
+shift_left = _binary("shift_left", "shift_left", "Shift the bits of x left by y.")
 shift_right_arithmetic = _binary(
-    "shift_right_arithmetic", "shift_right_arithmetic", "Bits moved y places down; signs stay."
+    "shift_right_arithmetic",
+    "shift_right_arithmetic",
+    "Shift the bits of x right by y, keeping the sign.",
 )
 shift_right_logical = _binary(
-    "shift_right_logical", "shift_right_logical", "Bits moved y places down, zeros before."
+    "shift_right_logical",
+    "shift_right_logical",
+    "Shift the bits of x right by y, shifting in zeros.",
 )
-mulhi = _binary("mulhi", "mulhi", "The upper half of the bits of a product of integers.")
-eq = _binary("eq", "eq", "Whether x equals y.")
-ne = _binary("ne", "ne", "Whether x differs from y.")
-lt = _binary("lt", "lt", "Whether x is less than y.")
-le = _binary("le", "le", "Whether x is at most y.")
-gt = _binary("gt", "gt", "Whether x is greater than y.")
-ge = _binary("ge", "ge", "Whether x is at least y.")
+mulhi = _binary("mulhi", "mulhi", "The high half of the bits of the product of integers.")
+eq = _binary("eq", "eq", "Elementwise x == y.")
+ne = _binary("ne", "ne", "Elementwise x != y.")
+lt = _binary("lt", "lt", "Elementwise x < y.")
+le = _binary("le", "le", "Elementwise x <= y.")
+gt = _binary("gt", "gt", "Elementwise x > y.")
+ge = _binary("ge", "ge", "Elementwise x >= y.")
 
 
 # -- with a meaning of their own ----------------------------------------------------------------
 
 
 class RoundingMethod(enum.IntEnum):
-    """Where `round` takes a number halfway between two whole ones."""
+    """How `round` rounds numbers halfway between two integers."""
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
 
 
 def round(x: Tensor, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Any:
-    """The nearest whole number.
-
-    What is halfway goes away from zero, or to the even one.
+    """Elementwise nearest integer; ties round away from zero, or to even.
 
     >>> round([0.5, 1.5, -2.5])
     Array([ 1.,  2., -3.], dtype=float32)
@@ -152,12 +158,12 @@ def round(x: Tensor, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> An
 
 
 def integer_pow(x: Tensor, y: int) -> Any:
-    """The number to a constant integer power."""
+    """Elementwise x ** y for a static integer y."""
     return apply("integer_pow", as_tensor(x), exponent=integer("integer_pow: y", y))
 
 
 def pow(x: Tensor, y: Tensor) -> Any:
-    """x to the power y; x is inexact, y of the same dtype or an integer."""
+    """Elementwise x ** y; x is inexact, y has the same dtype or is an integer."""
     x, y = as_operand(x), as_operand(y)
     dtype = operand_type(x).dtype
     if is_inexact(dtype) and operand_type(y).dtype.kind in "iu":
@@ -166,13 +172,13 @@ def pow(x: Tensor, y: Tensor) -> Any:
 
 
 def reciprocal(x: Tensor) -> Any:
-    """1 / x."""
+    """Elementwise 1 / x."""
     x = as_tensor(x)
     return elementwise("div", "reciprocal", convert(1, x.dtype), x)
 
 
 def conj(x: Tensor) -> Any:
-    """The number with the other imaginary part; a real one becomes complex."""
+    """Elementwise complex conjugate; real numbers become complex."""
     x = as_tensor(x)
     if x.dtype.kind == "c":
         return apply("conj", x)
@@ -180,20 +186,14 @@ def conj(x: Tensor) -> Any:
 
 
 def select(pred: Tensor, on_true: Tensor, on_false: Tensor) -> Any:
-    """Elements of `on_true` where `pred` holds, else of `on_false`.
-
-    `pred` may be a scalar.
-    """
+    """Elements of `on_true` where `pred`, maybe a scalar, holds, else of `on_false`."""
     on_true, on_false = strict("select", on_true, on_false)
     pred = broadcast_to(as_operand(pred), operand_type(on_true).shape)
     return apply("select", pred, on_true, on_false)
 
 
 def select_n(which: Tensor, *cases: Tensor) -> Any:
-    """Elements of the case whose number stands in `which`.
-
-    These are bools for two cases, else int32.
-    """
+    """Elements of the case whose index is in `which`: bools for two cases, else int32."""
     if not cases:
         raise ArgumentError("select_n: there are no cases", fix="give one or more")
     cases = tuple(strict("select_n", *cases))
@@ -207,19 +207,19 @@ def select_n(which: Tensor, *cases: Tensor) -> Any:
 
 
 def clamp(min: Tensor, x: Tensor, max: Tensor) -> Any:
-    """The number, at least `min` and at most `max`, which may be scalars."""
+    """Limit x to the interval from `min` to `max`, arrays or scalars."""
     given = [as_operand(a) for a in (min, x, max)]
     dtype = strict_dtype("clamp", given)
     return apply("clamp", *fit_operands("clamp", dtype, *given))
 
 
 def convert_element_type(operand: Tensor, new_dtype: Any) -> Any:
-    """The numbers in another dtype."""
+    """Convert the elements to another dtype."""
     return convert(as_tensor(operand), as_dtype(new_dtype))
 
 
 def reduce_precision(operand: Tensor, exponent_bits: int, mantissa_bits: int) -> Any:
-    """The nearest numbers with so many bits, in the same dtype.
+    """Round to the given numbers of exponent and mantissa bits, in the same dtype.
 
     >>> reduce_precision(1.3, exponent_bits=5, mantissa_bits=2)
     Array(1.25, dtype=float32)
@@ -231,7 +231,7 @@ def reduce_precision(operand: Tensor, exponent_bits: int, mantissa_bits: int) ->
 
 
 def nextafter(x1: Tensor, x2: Tensor) -> Any:
-    """The number next to `x1` on the side of `x2`."""
+    """The next floating-point number after `x1` toward `x2`."""
     x1, x2 = strict("nextafter", x1, x2)
     return rnp.nextafter(x1, x2)
 
@@ -240,10 +240,10 @@ def nextafter(x1: Tensor, x2: Tensor) -> Any:
 
 
 def bitcast_convert_type(operand: Tensor, new_dtype: Any) -> Any:
-    """The bits read as another dtype.
+    """Reinterpret the bits as another dtype.
 
-    A number of more bits becomes several along a new last axis, the lowest bits first; numbers of
-    fewer bits along the last axis become one.
+    A narrower dtype adds a last axis for the parts, lowest bits first; a wider one joins the
+    elements of the last axis.
 
     >>> import numpy as np
     >>> bitcast_convert_type(np.uint32(0x01020304), "uint8").tolist()
@@ -274,56 +274,56 @@ def bitcast_convert_type(operand: Tensor, new_dtype: Any) -> Any:
 # -- special functions and Fourier transforms, without promotion -----------------------------------
 
 
-lgamma = _unary("lgamma", "lgamma", "The logarithm of the absolute value of the gamma function.")
-digamma = _unary("digamma", "digamma", "The derivative of `lgamma`.")
+lgamma = _unary("lgamma", "lgamma", "The log of the absolute value of the gamma function.")
+digamma = _unary("digamma", "digamma", "The digamma function, the derivative of `lgamma`.")
 
 
 def polygamma(m: Tensor, x: Tensor) -> Any:
-    """The derivative of `digamma` of order m, a whole number, at x."""
+    """The polygamma function: the m-th derivative of `digamma` at x."""
     m, x = strict("polygamma", m, x)
     return apply("polygamma", convert(m, as_dtype("int32")), x)
 
 
 def zeta(x: Tensor, q: Tensor) -> Any:
-    """The sum of (q + k) to the power -x over all k from 0 on."""
+    """The Hurwitz zeta function: the sum of (q + k) ** -x over k >= 0."""
     return elementwise("zeta", "zeta", x, q)
 
 
 def igamma(a: Tensor, x: Tensor) -> Any:
-    """The incomplete gamma function from 0 to x, divided by the whole."""
+    """The regularized lower incomplete gamma function."""
     return elementwise("igamma", "igamma", a, x)
 
 
 def igammac(a: Tensor, x: Tensor) -> Any:
-    """The incomplete gamma function from x on, divided by the whole."""
+    """The regularized upper incomplete gamma function."""
     return elementwise("igammac", "igammac", a, x)
 
 
 def igamma_grad_a(a: Tensor, x: Tensor) -> Any:
-    """The derivative of `igamma` by its first argument."""
+    """The derivative of `igamma` with respect to a."""
     return elementwise("igamma_grad_a", "igamma_grad_a", a, x)
 
 
 def random_gamma_grad(a: Tensor, x: Tensor) -> Any:
-    """The derivative of a sample x of the gamma distribution by its shape a."""
+    """The derivative of a gamma sample x with respect to its shape parameter a."""
     return elementwise("random_gamma_grad", "random_gamma_grad", a, x)
 
 
 def betainc(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    """The incomplete beta function from 0 to x, divided by the whole."""
+    """The regularized incomplete beta function."""
     return elementwise("betainc", "betainc", a, b, x)
 
 
 bessel_i0e = _unary(
-    "bessel_i0e", "bessel_i0e", "The modified Bessel function of order 0, times exp(-|x|)."
+    "bessel_i0e", "bessel_i0e", "The modified Bessel function of order 0 times exp(-|x|)."
 )
 bessel_i1e = _unary(
-    "bessel_i1e", "bessel_i1e", "The modified Bessel function of order 1, times exp(-|x|)."
+    "bessel_i1e", "bessel_i1e", "The modified Bessel function of order 1 times exp(-|x|)."
 )
 
 
 class FftType(enum.Enum):
-    """Which Fourier transform `fft` does."""
+    """The kinds of transforms of `fft`."""
 
     FFT = "fft"
     IFFT = "ifft"
@@ -332,9 +332,9 @@ class FftType(enum.Enum):
 
 
 def fft(x: Tensor, fft_type: Any, fft_lengths: Sequence[int]) -> Any:
-    """The Fourier transform over the last one to three axes, of these sizes.
+    """The Fourier transform over the last one to three axes, of the given lengths.
 
-    `fft_type` is "FFT", "IFFT", "RFFT" or "IRFFT", whose sizes are those of the result.
+    `fft_type` is "FFT", "IFFT", "RFFT" or "IRFFT"; the lengths of "IRFFT" are those of the result.
     """
     kind = str(getattr(fft_type, "name", fft_type)).lower()
     if kind not in {each.value for each in FftType}:

@@ -29,9 +29,9 @@ def dynamic_slice(
     *,
     allow_negative_indices: bool = True,
 ) -> Any:
-    """A block of the given sizes at computed starts, moved inside where it is not.
+    """A slice of static sizes at dynamic start indices, which are clamped to fit.
 
-    A negative start counts from the end, unless that is not allowed.
+    Negative indices count from the end, unless `allow_negative_indices` is False.
     """
     x = as_tensor(operand)
     starts = _starts("dynamic_slice", x, start_indices, allow_negative_indices)
@@ -41,10 +41,7 @@ def dynamic_slice(
 def dynamic_update_slice(
     operand: Tensor, update: Tensor, start_indices: Any, *, allow_negative_indices: bool = True
 ) -> Any:
-    """The array with a block replaced by `update` at computed starts.
-
-    A block that does not lie inside is moved there.
-    """
+    """A copy with a slice replaced at dynamic start indices, which are clamped to fit."""
     x = as_tensor(operand)
     starts = _starts("dynamic_update_slice", x, start_indices, allow_negative_indices)
     new = as_operand(update)
@@ -99,7 +96,7 @@ def dynamic_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Any:
-    """A block of one axis, and all of the others, at a computed start."""
+    """A slice along one axis at a dynamic start index; see `dynamic_slice`."""
     x = as_tensor(operand)
     place = one_axis("dynamic_slice_in_dim", axis, x.ndim)
     sizes = (*x.shape[:place], slice_size, *x.shape[place + 1 :])
@@ -115,10 +112,7 @@ def dynamic_index_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Any:
-    """The element of one axis at a computed place.
-
-    The axis stays with size 1, or goes.
-    """
+    """The element of one axis at a dynamic index; `keepdims` keeps the axis."""
     found = dynamic_slice_in_dim(
         operand, index, 1, axis, allow_negative_indices=allow_negative_indices
     )
@@ -134,7 +128,7 @@ def dynamic_update_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Any:
-    """The array with a block of one axis replaced at a computed start."""
+    """A copy with a slice along one axis replaced; see `dynamic_update_slice`."""
     x = as_tensor(operand)
     place = one_axis("dynamic_update_slice_in_dim", axis, x.ndim)
     starts = _along(x.ndim, place, start_index)
@@ -144,7 +138,7 @@ def dynamic_update_slice_in_dim(
 def dynamic_update_index_in_dim(
     operand: Tensor, update: Tensor, index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Any:
-    """The array with the element of one axis at a computed place replaced."""
+    """A copy with the element of one axis at a dynamic index replaced."""
     x, new = as_tensor(operand), as_tensor(update)
     place = one_axis("dynamic_update_index_in_dim", axis, x.ndim)
     new = rnp.expand_dims(new, place) if new.ndim < x.ndim else new
@@ -158,10 +152,7 @@ def _along(rank: int, axis: int, start: Any) -> list[Any]:
 
 
 def index_take(src: Tensor, idxs: Sequence[Tensor], axes: Sequence[int]) -> Any:
-    """Elements of some axes at places given by a vector for each.
-
-    Those axes become one.
-    """
+    """Take elements of several axes by an index vector for each; the axes become one."""
     x = as_tensor(src)
     axes = axes_of("index_take", axes, x.ndim)
     given = sequence("index_take: the indices", idxs)
@@ -185,9 +176,10 @@ def index_take(src: Tensor, idxs: Sequence[Tensor], axes: Sequence[int]) -> Any:
 
 
 class GatherDimensionNumbers(NamedTuple):
-    """Which axes of an array, its windows and their starts belong together.
+    """The axes of the operand, result and indices of `gather`.
 
-    See `gather`.
+    The result's axes `offset_dims` are those of the window; `collapsed_slice_dims` are dropped from
+    the window; `start_index_map` are the operand's axes that the indices address.
     """
 
     offset_dims: tuple[int, ...]
@@ -198,9 +190,10 @@ class GatherDimensionNumbers(NamedTuple):
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """Which axes of an array, its updates and their starts belong together.
+    """The axes of the operand, updates and indices of `scatter`.
 
-    See `scatter`.
+    The updates' axes `update_window_dims` are those of the window; the window lacks
+    `inserted_window_dims`; the indices address `scatter_dims_to_operand_dims`.
     """
 
     update_window_dims: Sequence[int]
@@ -211,10 +204,10 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 class GatherScatterMode(enum.Enum):
-    """What happens to a window that does not lie inside of the array.
+    """What happens to a window that is out of bounds.
 
-    `CLIP` moves it inside. `FILL_OR_DROP` reads a fill value there, and leaves updates out. With
-    `PROMISE_IN_BOUNDS` reads move it inside and updates leave it out.
+    `CLIP` moves it inside. `FILL_OR_DROP` reads a fill value and drops updates. With
+    `PROMISE_IN_BOUNDS` reads are clipped and updates dropped.
     """
 
     CLIP = "clip"
@@ -249,11 +242,11 @@ def gather(
     mode: Any = None,
     fill_value: Any = None,
 ) -> Any:
-    """The window of the array at each index vector, which stand along the last axis.
+    """Gather windows of the operand at index vectors.
 
-    Windows that do not lie inside are moved there; with the mode "fill" they are all `fill_value`,
-    or NaN. `dimension_numbers` tells which axes of the array have starts, which are left out of the
-    result, and where in the result the others are.
+    The vectors are the last axis of `start_indices`. Windows out of bounds are moved inside; with
+    the mode "fill" they are filled with `fill_value`, by default NaN. See `GatherDimensionNumbers`
+    for the axes.
     """
     numbers = _numbers("gather", dimension_numbers, GatherDimensionNumbers)
     words = {"clip": "clip", "fill": "fill", "promise_in_bounds": "promise"}
@@ -301,18 +294,22 @@ def _scatter(
             unique=flag(f"{name}: unique_indices", unique_indices),
         )
 
-    end = "Windows that do not lie inside are left out, unless moved."
+    end = 'Windows out of bounds are dropped, or moved inside by `mode` "clip".'
     return named(function, name, f"{doc}\n\n    {end}")
 
 
-scatter = _scatter("scatter", "scatter", "The array with windows replaced by updates.")
-scatter_add = _scatter("scatter_add", "scatter_add", "The array with updates added to windows.")
+scatter = _scatter("scatter", "scatter", "A copy with windows replaced by updates.")
+scatter_add = _scatter("scatter_add", "scatter_add", "A copy with updates added to windows.")
 scatter_sub = _scatter(
-    "scatter_sub", "scatter_add", "The array with updates subtracted from windows.", negative
+    "scatter_sub", "scatter_add", "A copy with updates subtracted from windows.", negative
 )
-scatter_mul = _scatter("scatter_mul", "scatter_mul", "The array with windows times updates.")
-scatter_min = _scatter("scatter_min", "scatter_min", "The lesser of windows and updates.")
-scatter_max = _scatter("scatter_max", "scatter_max", "The greater of windows and updates.")
+scatter_mul = _scatter("scatter_mul", "scatter_mul", "A copy with windows multiplied by updates.")
+scatter_min = _scatter(
+    "scatter_min", "scatter_min", "A copy with windows replaced by their minimum with updates."
+)
+scatter_max = _scatter(
+    "scatter_max", "scatter_max", "A copy with windows replaced by their maximum with updates."
+)
 
 
 def scatter_apply(
@@ -326,10 +323,7 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: Any = None,
 ) -> Any:
-    """The array with a function of numbers applied to the elements of windows.
-
-    It is applied once, also where windows meet.
-    """
+    """Apply an elementwise function to windows, once even where they overlap."""
     callable_of("scatter_apply: func", func)
     x = as_tensor(operand)
     count = rnp.zeros_like(x)

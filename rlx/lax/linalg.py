@@ -18,12 +18,12 @@ from .operands import Tensor
 
 
 def cholesky(x: Tensor, *, symmetrize_input: bool = True) -> Any:
-    """The lower triangular L with L Lᴴ = x, for Hermitian positive definite x."""
+    """The Cholesky factor L with L Lᴴ = x, for Hermitian positive definite x."""
     return rnp.linalg.cholesky(x, symmetrize_input=symmetrize_input)
 
 
 def cholesky_update(r_matrix: Tensor, w_vector: Tensor) -> Any:
-    """The upper triangular factor of Rᵀ R + w wᵀ, for the factor R."""
+    """The upper Cholesky factor of Rᵀ R + w wᵀ: a rank-1 update of the factor R."""
     r, w = as_tensor(r_matrix), as_tensor(w_vector)
     product = rnp.matrix_transpose(r) @ r + w[..., :, None] * w[..., None, :]
     return rnp.linalg.cholesky(product, upper=True)
@@ -36,9 +36,10 @@ def eig(
     compute_right_eigenvectors: bool = True,
     enable_eigvec_derivs: bool = False,
 ) -> list[Any]:
-    """The eigenvalues, and as wanted the left and right eigenvectors of length 1.
+    """The eigenvalues, and the left and right eigenvectors that are asked for.
 
-    `enable_eigvec_derivs` is accepted: they always have derivatives.
+    The eigenvectors have norm 1. `enable_eigvec_derivs` has no effect: they always have
+    derivatives.
     """
     values, right = apply("eig", as_tensor(x))
     found = [values]
@@ -52,9 +53,9 @@ def eig(
 def eigh(
     x: Tensor, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True
 ) -> tuple[Any, Any]:
-    """The eigenvectors of a Hermitian matrix, and its eigenvalues, which rise.
+    """The eigenvectors and the ascending eigenvalues of a Hermitian matrix.
 
-    Without `symmetrize_input` the lower or the upper part alone is read.
+    Without `symmetrize_input` only the lower or the upper triangle is read.
     """
     x = as_tensor(x)
     if flag("eigh: symmetrize_input", symmetrize_input):
@@ -64,28 +65,31 @@ def eigh(
 
 
 def lu(x: Tensor) -> tuple[Any, Any, Any]:
-    """L and U in one matrix, the pivots, and the permutation of rows they make.
+    """The LU decomposition with partial pivoting: LU, the pivots, the row permutation.
 
-    L is below the diagonal; its own diagonal is 1.
+    L and U share one matrix; L is below the diagonal and has ones on it.
     """
     found = apply("lu", as_tensor(x))
     return found[0], found[1], found[2]
 
 
 def lu_pivots_to_permutation(pivots: Tensor, permutation_size: int) -> Any:
-    """The permutation of rows that exchanging each row with its pivot makes."""
+    """The permutation of rows that a sequence of pivots makes."""
     size = integer("lu_pivots_to_permutation: permutation_size", permutation_size)
     return apply("lu_pivots_to_permutation", as_tensor(pivots), size=size)
 
 
 def qr(x: Tensor, *, full_matrices: bool = True) -> tuple[Any, Any]:
-    """x = Q R with orthonormal columns in Q, and R upper triangular."""
+    """The QR decomposition x = Q R: orthonormal columns in Q, R upper triangular."""
     q, r = apply("qr", as_tensor(x), full_matrices=flag("qr: full_matrices", full_matrices))
     return q, r
 
 
 def svd(x: Tensor, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
-    """x = U diag(S) Vᴴ, the singular values S falling; S alone without `compute_uv`."""
+    """The singular value decomposition x = U diag(S) Vᴴ, with S descending.
+
+    Without `compute_uv` it is S alone.
+    """
     x = as_tensor(x)
     if not flag("svd: compute_uv", compute_uv):
         return apply("svd", x, compute_uv=False)[0]
@@ -100,7 +104,7 @@ def symmetric_product(
     beta: float = 0.0,
     symmetrize_output: bool = False,
 ) -> Any:
-    """Alpha a aᵀ + beta c; c is symmetric."""
+    """The symmetric product alpha a aᵀ + beta c, for symmetric c."""
     a, c = as_tensor(a_matrix), as_tensor(c_matrix)
     alpha, beta = scalar("symmetric_product: alpha", alpha), scalar("symmetric_product: beta", beta)
     made = alpha * (a @ rnp.matrix_transpose(a)) + beta * c
@@ -118,7 +122,7 @@ def triangular_solve(
     conjugate_a: bool = False,
     unit_diagonal: bool = False,
 ) -> Any:
-    """The x with x a = b, or a x = b with `left_side`, for triangular a."""
+    """Solve x a = b, or a x = b with `left_side`, for triangular a."""
     a, b = as_tensor(a), as_tensor(b)
     has_one_axis = b.ndim == a.ndim - 1
     if has_one_axis:
@@ -136,9 +140,9 @@ def triangular_solve(
 
 
 def tridiagonal_solve(dl: Tensor, d: Tensor, du: Tensor, b: Tensor) -> Any:
-    """The x with a x = b, for a with three diagonals: below, on and above the middle.
+    """Solve a x = b for a tridiagonal a with diagonals dl, d and du, without pivoting.
 
-    The first of `dl` and the last of `du` are not read. Rows are not exchanged.
+    The first element of `dl` and the last of `du` are not read.
     """
     dl, d, du = (rnp.moveaxis(as_tensor(x), -1, 0)[..., None] for x in (dl, d, du))
     b = rnp.moveaxis(as_tensor(b), -2, 0)
@@ -168,7 +172,7 @@ def tridiagonal_solve(dl: Tensor, d: Tensor, du: Tensor, b: Tensor) -> Any:
 
 
 def householder_product(a: Tensor, taus: Tensor) -> Any:
-    """The first columns of the product of reflections 1 - tau v vᴴ.
+    """The first columns of the product of Householder reflections 1 - tau v vᴴ.
 
     The vectors v are the columns of a below its diagonal, with 1 on it.
     """
@@ -180,9 +184,9 @@ def householder_product(a: Tensor, taus: Tensor) -> Any:
 
 
 def ormqr(a: Tensor, taus: Tensor, c: Tensor, *, left: bool = True, transpose: bool = False) -> Any:
-    """Q c, for the product Q of the reflections in a and taus, which is not made.
+    """The product Q c, where Q is given by Householder reflections and not formed.
 
-    With `transpose` it is Qᴴ c; without `left` c Q and c Qᴴ.
+    `transpose` gives Qᴴ c; without `left` it is c Q or c Qᴴ.
     """
     a, c = with_axes("ormqr: a", a, 2), with_axes("ormqr: c", c, 2)
     taus = with_axes("ormqr: taus", taus, 1)

@@ -1,7 +1,7 @@
-"""What members of a named batch tell each other: psum, all_gather, ppermute.
+"""Collectives over the named axes of `vmap`: psum, all_gather, ppermute.
 
-Under `rlx.vmap(f, axis_name="i")` every member can see the others: `psum(x, "i")` is the sum of
-all their x. An axis may be a tuple of names; x may be a pytree.
+Under `rlx.vmap(f, axis_name="i")`, `psum(x, "i")` is the sum of x over all members of the batch. An
+axis name may be a tuple of names; x may be a pytree.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _gathered(x: Any, name: Any) -> Any:
 
 
 def axis_size(axis_name: Any) -> Any:
-    """The number of members of a batch; the product for several names."""
+    """The size of a named axis, or the product of several."""
     total: Any = 1
     for name in _names(axis_name):
         total = total * size_of_axis(name)
@@ -40,7 +40,7 @@ def axis_size(axis_name: Any) -> Any:
 
 
 def axis_index(axis_name: Any) -> Any:
-    """The number of this member, int32; the last of several names counts first."""
+    """The index of this member along a named axis, int32; row-major for several names."""
     total: Any = 0
     for name in _names(axis_name):
         attrs = {"axis_name": name, "size": size_of_axis(name)}
@@ -73,7 +73,7 @@ def _total(reduce: Callable[..., Any], x: Any, axis_name: Any, groups: Any) -> A
 
 
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The sum over all members.
+    """The sum over a named axis.
 
     >>> import rlx
     >>> rlx.vmap(lambda x: x / psum(x, "i"), axis_name="i")(rlx.array([1.0, 3.0])).tolist()
@@ -83,17 +83,17 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
 
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The mean over all members."""
+    """The mean over a named axis."""
     return _total(rnp.mean, x, axis_name, axis_index_groups)
 
 
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The greatest number of all members."""
+    """The maximum over a named axis."""
     return _total(rnp.max, x, axis_name, axis_index_groups)
 
 
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The least number of all members."""
+    """The minimum over a named axis."""
     return _total(rnp.min, x, axis_name, axis_index_groups)
 
 
@@ -103,7 +103,7 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 def all_gather(
     x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False
 ) -> Any:
-    """The arrays of all members, stacked along a new axis; joined along it if `tiled`."""
+    """The arrays of all members, stacked along a new axis or, if `tiled`, joined."""
     _refuse_groups(axis_index_groups)
 
     def gather(leaf: Any) -> Any:
@@ -133,9 +133,9 @@ def psum_scatter(
     axis_index_groups: Any = None,
     tiled: bool = False,
 ) -> Any:
-    """The part of the sum over all members that has this member's number.
+    """The sum over a named axis, scattered: each member gets the part of its index.
 
-    The axis of parts vanishes, or shrinks to the part's size if `tiled`.
+    The axis of parts vanishes, or if `tiled` shrinks to the part's size.
     """
     _refuse_groups(axis_index_groups)
 
@@ -168,7 +168,7 @@ def all_to_all(
     axis_index_groups: Any = None,
     tiled: bool = False,
 ) -> Any:
-    """Cut along one axis, send part i to member i, join along another axis."""
+    """Split along one axis, send part i to member i, and join along another axis."""
     _refuse_groups(axis_index_groups)
 
     def exchange(leaf: Any) -> Any:
@@ -182,15 +182,12 @@ def all_to_all(
 
 
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
-    """Exchange the named axis with another, which has its size."""
+    """Swap the named axis with another axis of the same size."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
 def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
-    """Send from member to member along pairs (source, target).
-
-    Who gets nothing has zeros.
-    """
+    """Send arrays between members along (source, target) pairs; others get zeros."""
     count = axis_size(axis_name)
     sources = np.full(count, -1, np.int32)
     pairs = [pair("ppermute: perm", one) for one in members("ppermute: perm", perm)]
@@ -212,6 +209,6 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
-    """Member i gets what member `perm[i]` has."""
+    """Member i gets the array of member `perm[i]`."""
     sources = members("pshuffle: perm", perm)
     return ppermute(x, axis_name, [(source, i) for i, source in enumerate(sources)])

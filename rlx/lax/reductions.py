@@ -1,4 +1,4 @@
-"""Reductions, of windows as well, running combinations and order along axes."""
+"""Reductions over axes and windows, cumulative operations, sorting."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .operands import Tensor, axes_of, integers, scalar, sequence, steps_of, str
 
 
 class Monoid(NamedTuple):
-    """An operation with the names of its ops for whole arrays and for windows."""
+    """An associative operation: the names of its ops for elements, axes and windows."""
 
     op: str
     whole: str
@@ -49,10 +49,7 @@ MONOIDS = {
 
 
 def monoid_of(computation: Callable[[Any, Any], Any], dtype: np.dtype) -> Monoid | None:
-    """The operation that a function applies to two scalars, or None.
-
-    It is None if the function does something else.
-    """
+    """The operation that a function applies to two scalars; None if it is another one."""
     check_function(computation, "the computation of a reduction")
     try:
         graph = trace(computation, (Type(dtype), Type(dtype))).graph
@@ -81,16 +78,16 @@ def _reduction(name: str, doc: str) -> Callable[..., Any]:
     return named(function, name, doc)
 
 
-reduce_sum = _reduction("reduce_sum", "The sum along axes.")
-reduce_prod = _reduction("reduce_prod", "The product along axes.")
-reduce_max = _reduction("reduce_max", "The greatest number along axes; NaN if there is one.")
-reduce_min = _reduction("reduce_min", "The least number along axes; NaN if there is one.")
-reduce_and = _reduction("reduce_and", "The bits that all have along axes.")
-reduce_or = _reduction("reduce_or", "The bits that any has along axes.")
+reduce_sum = _reduction("reduce_sum", "The sum over axes.")
+reduce_prod = _reduction("reduce_prod", "The product over axes.")
+reduce_max = _reduction("reduce_max", "The maximum over axes; NaN if there is one.")
+reduce_min = _reduction("reduce_min", "The minimum over axes; NaN if there is one.")
+reduce_and = _reduction("reduce_and", "The bitwise AND over axes; for bools whether all are true.")
+reduce_or = _reduction("reduce_or", "The bitwise OR over axes; for bools whether any is true.")
 
 
 def reduce_xor(operand: Tensor, axes: Sequence[int]) -> Any:
-    """The bits that an odd count of elements has along axes."""
+    """The bitwise XOR over axes."""
     x = as_tensor(operand)
     return reduce(x, convert(0, x.dtype), bitwise_xor, axes)
 
@@ -101,11 +98,10 @@ def reduce(
     computation: Callable[[Any, Any], Any],
     dimensions: Sequence[int],
 ) -> Any:
-    """Combine the elements along axes by an associative function.
+    """Reduce over axes by an associative function, starting from initial values.
 
-    The initial values are combined with the results. `computation(a, b)` takes trees of arrays like
-    `operands` and combines them element by element. One that adds, multiplies, or takes the greater
-    or lesser is one op; others take log2(n) rounds.
+    `computation(a, b)` takes trees of arrays like `operands` and combines them elementwise.
+    Addition, multiplication, maximum and minimum are one op; other functions take log2(n) rounds.
     """
     xs, tree = pytree.flatten(operands)
     xs = [as_tensor(x) for x in xs]
@@ -154,13 +150,13 @@ def _folded(
 
 
 def argmax(operand: Tensor, axis: int, index_dtype: Any) -> Any:
-    """The index of the greatest number along an axis, the first in a tie."""
+    """The index of the maximum along an axis, the first of several."""
     x = as_tensor(operand)
     return apply("argmax", x, axis=one_axis("argmax", axis, x.ndim), dtype=as_dtype(index_dtype))
 
 
 def argmin(operand: Tensor, axis: int, index_dtype: Any) -> Any:
-    """The index of the least number along an axis, the first in a tie."""
+    """The index of the minimum along an axis, the first of several."""
     x = as_tensor(operand)
     return apply("argmin", x, axis=one_axis("argmin", axis, x.ndim), dtype=as_dtype(index_dtype))
 
@@ -178,14 +174,14 @@ def _running(name: str, doc: str) -> Callable[..., Any]:
     return named(function, name, doc)
 
 
-cumsum = _running("cumsum", "The running sum along an axis.")
-cumprod = _running("cumprod", "The running product along an axis.")
-cummax = _running("cummax", "The running maximum along an axis.")
-cummin = _running("cummin", "The running minimum along an axis.")
+cumsum = _running("cumsum", "The cumulative sum along an axis.")
+cumprod = _running("cumprod", "The cumulative product along an axis.")
+cummax = _running("cummax", "The cumulative maximum along an axis.")
+cummin = _running("cummin", "The cumulative minimum along an axis.")
 
 
 def cumlogsumexp(operand: Tensor, axis: int = 0, reverse: bool = False) -> Any:
-    """The logarithm of the running sum of exponentials, without overflow."""
+    """The cumulative log-sum-exp along an axis, without overflow."""
     return rounded_once(
         lambda x: associative_scan(
             rnp.logaddexp, x, reverse=flag("cumlogsumexp: reverse", reverse), axis=axis
@@ -198,9 +194,9 @@ def cumlogsumexp(operand: Tensor, axis: int = 0, reverse: bool = False) -> Any:
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """Lines along an axis sorted; of several arrays by the first `num_keys` of them.
+    """Sort along an axis; several arrays by the first `num_keys` of them.
 
-    It is stable always.
+    The sort is always stable.
     """
     many = tuple(operand) if isinstance(operand, tuple | list) else (operand,)
     xs = [as_tensor(x) for x in many]
@@ -210,12 +206,12 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
 
 def sort_key_val(keys: Tensor, values: Tensor, dimension: int = -1, is_stable: bool = True) -> Any:
-    """The keys sorted along an axis, and values moved along with them."""
+    """Sort keys along an axis, and reorder values in the same way."""
     return sort((keys, values), dimension, is_stable, 1)
 
 
 def top_k(operand: Tensor, k: int, *, axis: int = -1) -> tuple[Any, Any]:
-    """The k greatest numbers along an axis, the greatest first, and their indices."""
+    """The k largest elements along an axis in descending order, and their indices."""
     x = as_tensor(operand)
     place = one_axis("top_k", axis, x.ndim)
     values, places = apply("top_k", rnp.moveaxis(x, place, -1), k=integer("top_k: k", k))
@@ -230,9 +226,9 @@ def approx_max_k(
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> tuple[Any, Any]:
-    """The k greatest numbers along an axis, the greatest first, and their indices.
+    """The k largest elements along an axis in descending order, and their indices.
 
-    All of them are found, whatever part `recall_target` asks for.
+    The result is exact whatever `recall_target` is.
     """
     return top_k(operand, k, axis=reduction_dimension)
 
@@ -245,9 +241,9 @@ def approx_min_k(
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> tuple[Any, Any]:
-    """The k least numbers along an axis, the least first, and their indices.
+    """The k smallest elements along an axis in ascending order, and their indices.
 
-    All of them are found, whatever part `recall_target` asks for.
+    The result is exact whatever `recall_target` is.
     """
     values, places = top_k(-as_tensor(operand), k, axis=reduction_dimension)
     return -values, places
@@ -271,10 +267,10 @@ def padtype_to_pads(
     window_strides: Sequence[int],
     padding: str,
 ) -> list[tuple[int, int]]:
-    """The (before, after) of each axis that a padding by name means.
+    """Convert a named padding to (before, after) for each axis.
 
-    "VALID" pads nothing. "SAME" pads so that there are as many windows as elements, divided by the
-    stride and rounded up; what is odd goes behind, with "SAME_LOWER" before.
+    "VALID" pads nothing. "SAME" pads so that there are size / stride windows, rounded up; an odd
+    total has the larger half behind, with "SAME_LOWER" in front.
 
     >>> padtype_to_pads((5, 6), (3, 3), (1, 2), "SAME")
     [(1, 1), (0, 1)]
@@ -369,11 +365,12 @@ def reduce_window(
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> Any:
-    """Combine the elements of each window by add, mul, max or min.
+    """Reduce the elements of each window by add, mul, max or min.
 
-    So is the initial value, once. There is a number for each axis of the operand. Padding and the
-    places between elements spread by `base_dilation` count for nothing, and "SAME" pads as if there
-    were no such places.
+    The initial value is combined with each result. Window parameters have one number for each axis
+    of the operand. `base_dilation` puts holes between the elements of the operand; padding and
+    holes are neutral elements, and "SAME" ignores the holes. Other computations raise
+    `ArgumentError`.
     """
     x, start = as_tensor(operand), scalar("reduce_window", init_value)
     start = convert(start, strict_dtype("reduce_window", [x, start]))

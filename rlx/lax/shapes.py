@@ -19,65 +19,59 @@ from .operands import Tensor, axes_of, integers, sequence, strict_dtype
 
 
 def full(shape: Any, fill_value: Tensor, dtype: Any = None) -> Any:
-    """An array of one number."""
+    """An array of the given shape filled with `fill_value`."""
     return rnp.full(shape, fill_value, dtype)
 
 
 def full_like(x: Tensor, fill_value: Tensor, dtype: Any = None, shape: Any = None) -> Any:
-    """An array of one number with the shape and dtype of x, where none are given."""
+    """An array filled with `fill_value`, with the shape and dtype of x, unless given."""
     return rnp.full_like(x, fill_value, dtype, shape=shape)
 
 
 def iota(dtype: Any, size: int) -> Any:
-    """0, 1, 2 ... below `size`."""
+    """The integers 0 to `size` - 1."""
     return broadcasted_iota(dtype, (size,), 0)
 
 
 def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Any:
-    """The index along one axis, in an array of a shape."""
+    """The index along one axis, as an array of the given shape."""
     return apply("iota", shape=as_shape(shape), axis=integer("the axis", dimension), dtype=dtype)
 
 
 def broadcast(operand: Tensor, sizes: Sequence[int]) -> Any:
-    """The array repeated along new axes in front."""
+    """Broadcast an array by new leading axes."""
     x = as_tensor(operand)
     shape = (*as_shape(sizes), *x.shape)
     return broadcast_in_dim(x, shape, range(len(shape) - x.ndim, len(shape)))
 
 
 def broadcast_in_dim(operand: Tensor, shape: Any, broadcast_dimensions: Sequence[int]) -> Any:
-    """The array repeated to a shape.
-
-    Its axis i is axis `broadcast_dimensions[i]` there.
-    """
+    """Broadcast to a shape; axis i becomes axis `broadcast_dimensions[i]`."""
     axes = integers("broadcast_in_dim: the axes", broadcast_dimensions)
     return apply("broadcast", as_tensor(operand), shape=as_shape(shape), axes=axes)
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
-    """The shape that all shapes broadcast to, as in NumPy."""
+    """The shape to which shapes broadcast."""
     return checked.broadcast_shapes("broadcast_shapes", *map(as_shape, shapes))
 
 
 def broadcast_to_rank(x: Tensor, rank: int) -> Any:
-    """The array with axes of size 1 in front, as many as it lacks."""
+    """Add leading axes of size 1 up to the given rank."""
     x = as_tensor(x)
     wanted = count_of("broadcast_to_rank: the rank", rank, most=MOST_AXES)
     return expand_dims(x, range(wanted - x.ndim))
 
 
 def reshape(operand: Tensor, new_sizes: Any, dimensions: Sequence[int] | None = None) -> Any:
-    """The elements under another shape.
-
-    `dimensions` is an order of axes to read them in.
-    """
+    """The elements in a new shape; `dimensions` permutes the axes first."""
     x = as_tensor(operand)
     x = x if dimensions is None else transpose(x, dimensions)
     return rnp.reshape(x, new_sizes)
 
 
 def collapse(operand: Tensor, start_dimension: int, stop_dimension: int | None = None) -> Any:
-    """The axes from one below another as one axis."""
+    """Merge the axes from `start_dimension` up to `stop_dimension`, excluded."""
     x = as_tensor(operand)
     ends = [
         None if n is None else integer("collapse: an axis", n)
@@ -93,34 +87,34 @@ def collapse(operand: Tensor, start_dimension: int, stop_dimension: int | None =
 
 
 def transpose(operand: Tensor, permutation: Sequence[int]) -> Any:
-    """Axes in another order: axis i of the result is axis `permutation[i]`."""
+    """Permute the axes: axis i of the result is axis `permutation[i]`."""
     return apply("transpose", as_tensor(operand), axes=integers("transpose: axes", permutation))
 
 
 def rev(operand: Tensor, dimensions: Sequence[int]) -> Any:
-    """The elements in reverse order along axes."""
+    """Reverse the elements along axes."""
     x = as_tensor(operand)
     return apply("flip", x, axes=axes_of("rev", dimensions, x.ndim))
 
 
 def squeeze(array: Tensor, dimensions: Sequence[int]) -> Any:
-    """The array without some axes of size 1."""
+    """Remove axes of size 1."""
     return rnp.squeeze(array, integers("squeeze: axes", dimensions))
 
 
 def expand_dims(array: Tensor, dimensions: Sequence[int]) -> Any:
-    """The array with new axes of size 1, at these places of the result."""
+    """Insert axes of size 1 at positions of the result."""
     return rnp.expand_dims(array, integers("expand_dims: axes", dimensions))
 
 
 def concatenate(operands: Sequence[Tensor], dimension: int) -> Any:
-    """Arrays of one dtype one after another along an axis."""
+    """Join arrays of one dtype along an existing axis."""
     xs = [as_tensor(x) for x in sequence("concatenate: the operands", operands)]
     return apply("concat", *xs, axis=integer("the axis", dimension))
 
 
 def split(operand: Tensor, sizes: Sequence[int], axis: int = 0) -> list[Any]:
-    """The array cut along an axis in parts of these sizes."""
+    """Split along an axis into parts of the given sizes."""
     x = as_tensor(operand)
     place, ends, end = one_axis("split", axis, x.ndim), [], 0
     for size in integers("split: sizes", sizes):
@@ -137,10 +131,7 @@ def split(operand: Tensor, sizes: Sequence[int], axis: int = 0) -> list[Any]:
 def pad(
     operand: Tensor, padding_value: Tensor, padding_config: Sequence[tuple[int, int, int]]
 ) -> Any:
-    """A scalar put before, after and between elements.
-
-    There are (low, high, interior) for each axis.
-    """
+    """Pad with a scalar: (low, high, interior) counts for each axis."""
     x, value = as_tensor(operand), as_operand(padding_value)
     value = convert(value, strict_dtype("pad", [x, value]))
     lines = sequence("pad: the config", padding_config)
@@ -155,7 +146,7 @@ def slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> Any:
-    """The elements `start, start + stride, ...` below the limit of each axis."""
+    """A slice `start:limit:stride` of every axis."""
     x = as_tensor(operand)
     steps = (1,) * x.ndim if strides is None else integers("slice: strides", strides)
     start, stop = integers("slice: starts", start_indices), sequence("slice: limits", limit_indices)
@@ -169,14 +160,14 @@ def slice_in_dim(
     stride: int = 1,
     axis: int = 0,
 ) -> Any:
-    """The elements `start:limit:stride` of one axis, counted from the end if negative."""
+    """A slice `start:limit:stride` along one axis; negative indices are allowed."""
     x = as_tensor(operand)
     place = one_axis("slice_in_dim", axis, x.ndim)
     return x[(slice_(None),) * place + (slice_(start_index, limit_index, stride),)]
 
 
 def index_in_dim(operand: Tensor, index: int, axis: int = 0, keepdims: bool = True) -> Any:
-    """One element of an axis, which stays with size 1, or goes."""
+    """The element at an index along one axis; `keepdims` keeps the axis with size 1."""
     x = as_tensor(operand)
     place = one_axis("index_in_dim", axis, x.ndim)
     found = x[(slice_(None),) * place + (integer("index_in_dim: the index", index),)]
@@ -184,12 +175,12 @@ def index_in_dim(operand: Tensor, index: int, axis: int = 0, keepdims: bool = Tr
 
 
 def broadcast_like(arr: Tensor, like_arr: Tensor) -> Any:
-    """The array repeated to the shape of another."""
+    """Broadcast an array to the shape of another."""
     return rnp.broadcast_to(arr, as_tensor(like_arr).shape)
 
 
 def empty(shape: Any, dtype: Any) -> Any:
-    """An array whose elements say nothing: zeros."""
+    """An array of zeros, whose elements should not be relied on."""
     return full(shape, 0, dtype)
 
 
@@ -202,19 +193,19 @@ def shape_as_value(shape: Sequence[Any]) -> Any:
 
 
 def tile(operand: Tensor, reps: Sequence[int]) -> Any:
-    """The array repeated along its axes, as often as `reps` says."""
+    """Repeat the whole array `reps` times along each axis."""
     return rnp.tile(operand, integers("tile: reps", reps))
 
 
 def stack(operands: Sequence[Tensor], axis: int = 0) -> Any:
-    """Arrays of one dtype and shape, along a new axis."""
+    """Join arrays of one dtype and shape along a new axis."""
     xs = [as_tensor(x) for x in sequence("stack: the operands", operands)]
     place = one_axis("stack", axis, xs[0].ndim + 1) if xs else 0
     return concatenate([rnp.expand_dims(x, place) for x in xs], place)
 
 
 def unstack(x: Tensor, axis: int = 0) -> tuple[Any, ...]:
-    """The elements of one axis, which goes."""
+    """Split an array into the slices along an axis."""
     x = as_tensor(x)
     place = one_axis("unstack", axis, x.ndim)
     return tuple(index_in_dim(x, i, place, keepdims=False) for i in range(x.shape[place]))

@@ -71,7 +71,11 @@ def dtype_of(x: Tensor) -> np.dtype:
 
 
 def astype(x: Tensor, dtype: Any, *, copy: bool = True, device: Memory | str | None = None) -> Any:
-    """The numbers in another dtype; `copy=False` may give the array itself."""
+    """A copy converted to a dtype.
+
+    `copy=False` returns the array itself where it has the dtype. Converting complex to real drops
+    the imaginary part.
+    """
     wanted = as_dtype(dtype)
     if (
         copy is True
@@ -98,20 +102,20 @@ def strong(x: Any) -> Any:
 
 @short("neg")
 def negative(x: Tensor, /) -> Any:
-    """The number with the other sign."""
+    """Elementwise -x."""
     if is_bool(dtype_of(x)):
         raise no_bools("negative")
     return pointwise("neg", x, name="negative")
 
 
 def positive(x: Tensor, /) -> Any:
-    """The number itself."""
+    """Elementwise +x: a copy."""
     return as_tensor(x).copy()
 
 
 @short("abs")
 def abs(x: Tensor, /) -> Any:
-    """The distance from zero."""
+    """Elementwise absolute value."""
     dtype = dtype_of(x)
     if is_bool(dtype) or (is_integer(dtype) and not is_signed(dtype)):
         return as_tensor(x).copy()
@@ -123,13 +127,13 @@ absolute = abs
 
 @eager
 def fabs(x: Tensor, /) -> Any:
-    """The distance from zero as a float."""
+    """Elementwise absolute value as a float."""
     return pointwise("abs", x, name="fabs", inexact=True)
 
 
 @eager
 def sign(x: Tensor, /) -> Any:
-    """-1, 0 or 1; NaN stays."""
+    """Elementwise sign: -1, 0 or 1, and x / |x| for complex x; NaN stays NaN."""
     if not is_complex(dtype_of(x)):
         return pointwise("sign", x, name="sign")
     size = abs(x)
@@ -140,14 +144,14 @@ def sign(x: Tensor, /) -> Any:
 
 @short("square")
 def square(x: Tensor, /) -> Any:
-    """The number times itself."""
+    """Elementwise x * x."""
     x = convert(x, DTYPES["int32"]) if is_bool(dtype_of(x)) else x
     return multiply(x, x)
 
 
 @eager
 def reciprocal(x: Tensor, /) -> Any:
-    """One divided by the number."""
+    """Elementwise 1 / x."""
     return divide(1, x)
 
 
@@ -158,7 +162,7 @@ def real(x: Tensor, /) -> Any:
 
 
 def imag(x: Tensor, /) -> Any:
-    """The imaginary part; zero for real numbers."""
+    """The imaginary part; zeros for real arrays."""
     x = as_tensor(x)
     return is_part(x, apply("imag", x)) if is_complex(x.dtype) else multiply(x, 0)
 
@@ -172,7 +176,7 @@ conjugate = conj
 
 
 def angle(z: Tensor, deg: bool = False) -> Any:
-    """The angle of a complex number, in radians or degrees."""
+    """The argument of complex numbers, in radians or, with `deg`, in degrees."""
     z = as_tensor(z)
     parts = real(z), imag(z) if is_complex(z.dtype) else 0
     result = arctan2(parts[1], parts[0])
@@ -181,7 +185,7 @@ def angle(z: Tensor, deg: bool = False) -> Any:
 
 @eager
 def signbit(x: Tensor, /) -> Any:
-    """Whether the sign bit is set, as for -0.0."""
+    """Elementwise test for a set sign bit, as of -0.0."""
     x = as_tensor(x)
     if not is_float(x.dtype):
         return less(x, 0)
@@ -191,7 +195,7 @@ def signbit(x: Tensor, /) -> Any:
 
 @eager
 def copysign(x: Tensor, y: Tensor, /) -> Any:
-    """The size of x with the sign of y."""
+    """Elementwise |x| with the sign of y."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
     x, y = fit_operands("copysign", dtype, x, y)
     size = abs(x)
@@ -200,7 +204,7 @@ def copysign(x: Tensor, y: Tensor, /) -> Any:
 
 @eager
 def heaviside(x: Tensor, y: Tensor, /) -> Any:
-    """0 below zero, 1 above it, y at it."""
+    """The Heaviside step function: 0 for x < 0, y for x = 0, 1 for x > 0."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
     x = convert_exactly(x, dtype)
     step = where(less(x, 0), 0.0, where(equal(x, 0), y, where(isnan(x), x, 1.0)))
@@ -218,19 +222,19 @@ def _rounding(name: str, x: Tensor) -> Any:
 
 @short("floor")
 def floor(x: Tensor, /) -> Any:
-    """The greatest whole number at most x."""
+    """Elementwise greatest integer <= x."""
     return _rounding("floor", x)
 
 
 @short("ceil")
 def ceil(x: Tensor, /) -> Any:
-    """The least whole number at least x."""
+    """Elementwise least integer >= x."""
     return _rounding("ceil", x)
 
 
 @short("trunc")
 def trunc(x: Tensor) -> Any:
-    """The whole part, rounded toward zero."""
+    """Elementwise integer part, rounded toward zero."""
     return _rounding("trunc", x)
 
 
@@ -239,12 +243,12 @@ fix = trunc
 
 @short("round")
 def rint(x: Tensor, /) -> Any:
-    """The nearest whole number as a float; halves go to the even one."""
+    """Elementwise nearest integer as a float; ties round to even."""
     return pointwise("round", x, name="rint", inexact=True)
 
 
 def round(a: Tensor, decimals: int = 0, out: None = None) -> Any:
-    """The nearest number with so many decimals; halves go to the even digit."""
+    """Round to `decimals` decimal places; ties round to even."""
     refuse_out("round", out)
     decimals = count_of("round: decimals", decimals, least=-300, most=300)
     dtype = dtype_of(a)
@@ -266,7 +270,7 @@ around = round
 
 @eager
 def clip(arr: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Any:
-    """The number moved into the range from min to max."""
+    """Limit elements to the interval from `min` to `max`; None sets no limit."""
     bounded = arr if min is None else maximum(min, arr)
     return as_tensor(bounded).copy() if max is None else minimum(max, bounded)
 
@@ -275,7 +279,11 @@ def clip(arr: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> A
 
 
 def power(x: Tensor, y: Tensor, /) -> Any:
-    """X to the power of y; a Python integer y multiplies exactly."""
+    """Elementwise x ** y.
+
+    A Python integer y gives repeated multiplication. Negative Python integers raise `DtypeError`
+    where x has an integer dtype.
+    """
     return square(x) if type(y) is int and y == 2 and type(x) is Array else _power(x, y)
 
 
@@ -328,19 +336,19 @@ def _any(x: Any) -> Any:
 
 @eager
 def float_power(x: Tensor, y: Tensor, /) -> Any:
-    """X to the power of y as a float."""
+    """Elementwise x ** y in floating point."""
     return pointwise("pow", x, y, name="float_power", inexact=True)
 
 
 @eager
 def log2(x: Tensor, /) -> Any:
-    """The logarithm to base 2."""
+    """Elementwise base-2 logarithm."""
     return _scaled_log(x, math.log(2))
 
 
 @eager
 def log10(x: Tensor, /) -> Any:
-    """The logarithm to base 10."""
+    """Elementwise base-10 logarithm."""
     return _scaled_log(x, math.log(10))
 
 
@@ -354,7 +362,7 @@ def _scaled_log(x: Tensor, scale: float) -> Any:
 
 @eager
 def logaddexp(x: Tensor, y: Tensor, /) -> Any:
-    """log(exp(x) + exp(y)) without overflow."""
+    """log(exp(x) + exp(y)), without overflow."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
     x, y = fit_operands("logaddexp", dtype, x, y)
     if not is_complex(dtype):
@@ -369,7 +377,7 @@ def logaddexp(x: Tensor, y: Tensor, /) -> Any:
 
 @eager
 def logaddexp2(x: Tensor, y: Tensor, /) -> Any:
-    """log2(2**x + 2**y) without overflow."""
+    """log2(2 ** x + 2 ** y), without overflow."""
     scale = math.log(2)
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
     x, y = fit_operands("logaddexp2", dtype, x, y)
@@ -378,7 +386,7 @@ def logaddexp2(x: Tensor, y: Tensor, /) -> Any:
 
 @eager
 def hypot(x: Tensor, y: Tensor, /) -> Any:
-    """sqrt(x**2 + y**2) without overflow."""
+    """The hypotenuse sqrt(x ** 2 + y ** 2), without overflow."""
     return rounded_once(_hypot, x, y)
 
 
@@ -394,7 +402,7 @@ def _hypot(x: Tensor, y: Tensor) -> Any:
 
 @eager
 def sinc(x: Tensor, /) -> Any:
-    """sin(pi x) / (pi x), and 1 at zero."""
+    """The normalized sinc function sin(pi * x) / (pi * x), 1 at x = 0."""
     angle = multiply(math.pi, x)
     is_zero = equal(angle, 0)
     safe = where(is_zero, 1, angle)
@@ -404,13 +412,13 @@ def sinc(x: Tensor, /) -> Any:
 
 @eager
 def deg2rad(x: Tensor, /) -> Any:
-    """Degrees as radians."""
+    """Convert angles from degrees to radians."""
     return multiply(x, math.pi / 180)
 
 
 @eager
 def rad2deg(x: Tensor, /) -> Any:
-    """Radians as degrees."""
+    """Convert angles from radians to degrees."""
     return multiply(x, 180 / math.pi)
 
 
@@ -418,7 +426,7 @@ radians, degrees = deg2rad, rad2deg
 
 
 def ldexp(x: Tensor, y: Tensor, /) -> Any:
-    """X times 2 to the power of the integer y."""
+    """Elementwise x * 2 ** y for integers y."""
     return rounded_once(lambda x: _ldexp(x, y), x)
 
 
@@ -440,9 +448,10 @@ def nan_to_num(
     posinf: Tensor | None = None,
     neginf: Tensor | None = None,
 ) -> Any:
-    """NaN and infinities replaced by numbers, in a new array.
+    """Replace NaN and infinities by finite numbers.
 
-    These are by default 0 and the greatest finite ones.
+    By default NaN becomes 0, the infinities the largest finite numbers of the dtype. The result is
+    always a new array.
     """
     x = as_tensor(x)
     if is_complex(x.dtype):

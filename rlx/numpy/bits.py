@@ -32,7 +32,7 @@ BYTE = DTYPES["uint8"]
 
 
 def view(x: Tensor, dtype: Any = None) -> Any:
-    """The bits read as another dtype; where it is wider the last axis shrinks.
+    """Reinterpret the bits as another dtype; the last axis is resized to fit.
 
     >>> import rlx
     >>> rlx.array([1, 256], "int32").view("uint8").tolist()
@@ -118,7 +118,7 @@ def _places_of_bits(order: str) -> np.ndarray:
 
 
 def packbits(a: Tensor, axis: int | None = None, bitorder: str = "big") -> Any:
-    """Eight truths as the bits of a uint8, along an axis; None means all elements."""
+    """Pack bools into the bits of uint8 along an axis; None flattens first."""
     shifts = _places_of_bits(bitorder)
     a = as_tensor(a)
     if a.dtype.kind not in "biu":
@@ -137,7 +137,10 @@ def packbits(a: Tensor, axis: int | None = None, bitorder: str = "big") -> Any:
 def unpackbits(
     a: Tensor, axis: int | None = None, count: int | None = None, bitorder: str = "big"
 ) -> Any:
-    """The bits of uint8 numbers along an axis, `count` of them; None means of all."""
+    """Unpack uint8 into bits along an axis; None flattens first.
+
+    `count` cuts or pads the result.
+    """
     shifts = _places_of_bits(bitorder)
     a = as_tensor(a)
     if a.dtype != np.uint8:
@@ -162,19 +165,19 @@ def unpackbits(
 
 @eager
 def fmax(x1: Tensor, x2: Tensor) -> Any:
-    """The greater of two numbers; a NaN gives way to a number."""
+    """Elementwise maximum, ignoring NaNs."""
     return where(isnan(x1), x2, where(isnan(x2), x1, maximum(x1, x2)))
 
 
 @eager
 def fmin(x1: Tensor, x2: Tensor) -> Any:
-    """The lesser of two numbers; a NaN gives way to a number."""
+    """Elementwise minimum, ignoring NaNs."""
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
 @eager
 def nextafter(x: Tensor, y: Tensor, /) -> Any:
-    """The next number after x in the direction of y."""
+    """The next floating-point number after x toward y."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
     x, y = fit_operands("nextafter", dtype, x, y)
     bits = as_dtype(f"int{8 * dtype.itemsize}")
@@ -191,9 +194,9 @@ def nextafter(x: Tensor, y: Tensor, /) -> Any:
 
 
 def spacing(x: Tensor, /) -> Any:
-    """The distance to the next number away from zero.
+    """The distance from x to the adjacent number, away from zero.
 
-    For float16 it is that to the next greater number.
+    For float16 it is the distance to the next greater number, as in NumPy.
     """
     x = convert_exactly(x, result_dtype(as_operand(x), inexact=True))
     far = convert(math.inf, x.dtype)
@@ -203,9 +206,9 @@ def spacing(x: Tensor, /) -> Any:
 
 
 def frexp(x: Tensor, /) -> tuple[Any, Any]:
-    """A fraction and the power of two to multiply it with.
+    """Decompose x into a mantissa and an exponent of 2.
 
-    The fraction is from 0.5 below 1, with the sign.
+    The absolute value of the mantissa is in [0.5, 1).
     """
     x = convert_exactly(x, result_dtype(as_operand(x), inexact=True))
     is_plain = logical_and(isfinite(x), apply("ne", x, 0))
@@ -223,7 +226,7 @@ def frexp(x: Tensor, /) -> tuple[Any, Any]:
 def unwrap(
     p: Tensor, discont: float | None = None, axis: int = -1, period: float = 2 * math.pi
 ) -> Any:
-    """Angles along an axis without the jumps of whole turns."""
+    """Unwrap angles along an axis by complements of `period`."""
     period = scalar("unwrap: period", period)
     p = convert_exactly(p, result_dtype(as_operand(p), as_operand(period)))
     steps = diff(p, axis=axis)
@@ -239,9 +242,9 @@ def unwrap(
 def piecewise(
     x: Tensor, condlist: Sequence[Tensor], funclist: Sequence[Any], *args: Any, **kw: Any
 ) -> Any:
-    """For each element what the function (or number) of the last true condition gives.
+    """Evaluate a piecewise function: for each element that of the last true condition.
 
-    One function more than conditions is for elements where none holds.
+    The functions may be numbers. One more than there are conditions is the default.
     """
     x = as_tensor(x)
     condlist = members("piecewise: condlist", condlist)
@@ -260,7 +263,7 @@ def piecewise(
 
 
 def bitwise_count(x: Tensor, /) -> Any:
-    """The number of bits set in the absolute value."""
+    """The number of one bits in the absolute value."""
     x = as_tensor(x)
     x = convert(x, as_dtype("uint8")) if is_bool(x.dtype) else x
     size = apply("abs", x) if x.dtype.kind == "i" else x

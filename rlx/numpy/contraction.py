@@ -79,9 +79,9 @@ def _check_axes(name: str, *operands: Any) -> None:
 def matmul(
     a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None
 ) -> Any:
-    """The product of matrices, of stacks of them, or with vectors.
+    """The matrix product, of vectors, matrices or broadcast stacks of matrices.
 
-    `f32[n, k], f32[k, m] → f32[n, m]`.
+    `f32[n, k], f32[k, m] → f32[n, m]`. Inner sizes that differ raise `ShapeError`.
     """
     check_precision("matmul", precision)
     a, b = _pair(a, b)
@@ -151,7 +151,7 @@ def _check_batch(
 
 
 def dot(a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The sum of products over the last axis of a and the second last of b."""
+    """The dot product: sums over the last axis of a and the second-to-last of b."""
     check_precision("dot", precision)
     a, b = _pair(a, b)
     if not a.ndim or not b.ndim:
@@ -164,7 +164,7 @@ def dot(a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: 
 def inner(
     a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None
 ) -> Any:
-    """The sum of products over the last axes."""
+    """The inner product: sums of products over the last axes."""
     check_precision("inner", precision)
     a, b = _pair(a, b)
     if not a.ndim or not b.ndim:
@@ -174,7 +174,7 @@ def inner(
 
 
 def vdot(a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The sum of products of all elements, those of a conjugated."""
+    """The dot product of flattened arrays, the first one conjugated."""
     check_precision("vdot", precision)
     return dot(conj(ravel(a)), ravel(b), preferred_element_type=preferred_element_type)
 
@@ -188,7 +188,7 @@ def vecdot(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """The sums of products along an axis, elements of x conjugated."""
+    """The dot products of vectors along an axis, the first ones conjugated."""
     check_precision("vecdot", precision)
     x, y = _pair(x, y)
     _check_axes("vecdot", x, y)
@@ -205,24 +205,27 @@ def vecdot(
 
 
 def matvec(x: Tensor, y: Tensor, /) -> Any:
-    """Matrices times vectors: `f32[..., n, k], f32[..., k]`."""
+    """Matrix-vector products: `f32[..., n, k], f32[..., k] → f32[..., n]`."""
     return matmul(x, expand_dims(y, -1))[..., 0]
 
 
 def vecmat(x: Tensor, y: Tensor, /) -> Any:
-    """Vectors, conjugated, times matrices: `f32[..., k], f32[..., k, m]`."""
+    """Vector-matrix products: `f32[..., k], f32[..., k, m] → f32[..., m]`.
+
+    The vectors are conjugated.
+    """
     return matmul(expand_dims(conj(x), -2), y)[..., 0, :]
 
 
 def outer(a: Tensor, b: Tensor, out: None = None) -> Any:
-    """All products of elements: `f32[n], f32[m]` gives `f32[n, m]`."""
+    """The outer product of flattened arrays: `f32[n], f32[m] → f32[n, m]`."""
     refuse_out("outer", out)
     a, b = _pair(a, b)
     return multiply(ravel(a)[:, None], ravel(b)[None, :])
 
 
 def kron(a: Tensor, b: Tensor) -> Any:
-    """Blocks of b, multiplied by the elements of a."""
+    """The Kronecker product: blocks of b scaled by the elements of a."""
     a, b = _pair(a, b)
     rank = max(a.ndim, b.ndim)
     a, b = (reshape(x, (1,) * (rank - x.ndim) + tuple(x.shape)) for x in (a, b))
@@ -234,9 +237,9 @@ def kron(a: Tensor, b: Tensor) -> Any:
 def cross(
     a: Tensor, b: Tensor, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:
-    """The vector at right angles to two vectors of 3 elements along an axis.
+    """The cross product of vectors of 3 elements along an axis.
 
-    Vectors of 2 elements lie in a plane; of two such only the third element of the result is left.
+    A vector of 2 elements has a third one of 0; of two such only the third element results.
     """
     axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis,) * 3
     a, b = _pair(a, b)
@@ -267,9 +270,9 @@ def tensordot(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """The sum of products over axes.
+    """The tensor contraction over the last `axes` axes of a and the first of b.
 
-    The axes are so many last of a and first of b, or a pair of lists.
+    `axes` may be a pair of lists of axes instead.
     """
     check_precision("tensordot", precision)
     a, b = _pair(a, b)
@@ -306,7 +309,7 @@ def convolve(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """The sums of products of a with v turned around and moved along."""
+    """The convolution of two vectors; `mode` is "full", "same" or "valid"."""
     check_precision("convolve", precision)
     a, v = _lines("convolve", a, v)
     choice("convolve: mode", mode, MODES)
@@ -323,7 +326,7 @@ def correlate(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """The sums of products of a with v, conjugated, moved along."""
+    """The cross-correlation of two vectors, v conjugated; `mode` as in `convolve`."""
     check_precision("correlate", precision)
     a, v = _lines("correlate", a, v)
     choice("correlate: mode", mode, MODES)

@@ -39,10 +39,10 @@ def array(
     ndmin: int = 0,
     device: Memory | str | None = None,
 ) -> Any:
-    """Make an array from numbers, nested lists or another array, with its own memory.
+    """Make an array from numbers, nested lists or another array; it is always a copy.
 
-    Python floats become float32 and integers int32; NumPy arrays keep their dtype. Lists may
-    hold arrays and traced tensors. Elements lie row by row whatever the `order`.
+    Python floats become float32 and integers int32; NumPy arrays keep their dtype. Lists may hold
+    arrays and traced tensors. `order` has no effect: memory is row-major.
 
     >>> array([1.0, 2.0])
     Array([1., 2.], dtype=float32)
@@ -71,7 +71,7 @@ def asarray(
     copy: bool | None = None,
     device: Memory | str | None = None,
 ) -> Any:
-    """Make an array from numbers, nested lists or an array, which may stay itself."""
+    """Convert numbers, nested lists or arrays to an array, without a copy if possible."""
     if order is not None:
         choice("asarray: order", order, ORDERS)
     is_tensor = isinstance(a, Operators)
@@ -100,10 +100,10 @@ def _holds_tensors(x: Any) -> bool:
 
 
 def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
-    """Make an array from one of another library that speaks DLPack.
+    """Make an array from one of another library that supports DLPack.
 
-    It gets its own memory, unless `copy` is False: then both see what the other library writes.
-    What lies on a GPU stays there, on the device `cuda` or `rocm`.
+    The data are copied unless `copy` is False; then both share memory and see each other's writes.
+    An array on a GPU stays there, on the device `cuda` or `rocm`.
     """
     found = from_device(x, copy is not False)
     if found is not None:
@@ -114,19 +114,19 @@ def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
 
 
 def copy(a: Tensor, order: str | None = None) -> Any:
-    """Another array with the same elements, which lie row by row whatever the `order`."""
+    """A copy of an array; `order` has no effect."""
     choice("copy: order", order, ORDERS)
     return as_tensor(a).copy()
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Memory | str | None = None) -> Any:
-    """An array of zeros, float32 unless said."""
+    """An array of zeros, by default float32."""
     _no_size("zeros", shape, dtype)
     return full(shape, 0, FLOAT if dtype is None else dtype, device=device)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Memory | str | None = None) -> Any:
-    """An array of ones, float32 unless said."""
+    """An array of ones, by default float32."""
     _no_size("ones", shape, dtype)
     return full(shape, 1, FLOAT if dtype is None else dtype, device=device)
 
@@ -146,7 +146,7 @@ empty = zeros
 def full(
     shape: Any, fill_value: Tensor, dtype: Any = None, *, device: Memory | str | None = None
 ) -> Any:
-    """An array of one number."""
+    """An array of the given shape filled with `fill_value`."""
     value = as_operand(fill_value)
     wanted = operand_type(value).dtype if dtype is None else as_dtype(dtype)
     if is_python_scalar(value):
@@ -160,21 +160,21 @@ def full(
 def zeros_like(
     a: Tensor, dtype: Any = None, shape: Any = None, *, device: Memory | str | None = None
 ) -> Any:
-    """An array of zeros like another."""
+    """An array of zeros with the shape and dtype of another array, unless given."""
     return full_like(a, 0, dtype, shape, device=device)
 
 
 def ones_like(
     a: Tensor, dtype: Any = None, shape: Any = None, *, device: Memory | str | None = None
 ) -> Any:
-    """An array of ones like another."""
+    """An array of ones with the shape and dtype of another array, unless given."""
     return full_like(a, 1, dtype, shape, device=device)
 
 
 def empty_like(
     prototype: Tensor, dtype: Any = None, shape: Any = None, *, device: Memory | str | None = None
 ) -> Any:
-    """Zeros with the shape and dtype of an array."""
+    """The same as `zeros_like`."""
     return zeros_like(prototype, dtype, shape, device=device)
 
 
@@ -186,7 +186,7 @@ def full_like(
     *,
     device: Memory | str | None = None,
 ) -> Any:
-    """An array of one number like another."""
+    """An array filled with `fill_value`, with the shape and dtype of another array."""
     like = as_operand(a)
     type = operand_type(like)
     shape = type.shape if shape is None else shape
@@ -202,7 +202,11 @@ def arange(
     *,
     device: Memory | str | None = None,
 ) -> Any:
-    """The numbers from start below stop, by step; int32 for integers, else float32."""
+    """Evenly spaced numbers from `start` to `stop`, excluded, by `step`.
+
+    The dtype is int32 for integers, else float32. Bounds that are traced raise
+    `ConcretizationError`, because the size depends on them.
+    """
     return placed(_arange(start, stop, step, dtype), device)
 
 
@@ -267,7 +271,7 @@ def linspace(
     *,
     device: Memory | str | None = None,
 ) -> Any:
-    """So many numbers at equal distances from start to stop."""
+    """`num` evenly spaced numbers from `start` to `stop`; `retstep` adds the step."""
     wanted = result_dtype(as_operand(start), as_operand(stop), inexact=True)
     if dtype is not None and is_inexact(as_dtype(dtype)):
         wanted = as_dtype(dtype)
@@ -300,7 +304,7 @@ def logspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """So many numbers at equal ratios from base**start to base**stop."""
+    """`num` numbers evenly spaced on a log scale, from base**start to base**stop."""
     result = linspace(start, stop, num, endpoint, axis=axis)
     made = apply("pow", full(result.shape, base, result.dtype), result)
     return made if dtype is None else astype(made, dtype)
@@ -314,7 +318,7 @@ def geomspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """So many numbers at equal ratios from start to stop, both of one sign."""
+    """`num` numbers in geometric progression from `start` to `stop`, both of one sign."""
     start, stop = as_tensor(start), as_tensor(stop)
     sizes = exp(linspace(log(abs(start)), log(abs(stop)), num, endpoint, axis=axis))
     signs = sign(start)
@@ -333,14 +337,14 @@ def eye(
     *,
     device: Memory | str | None = None,
 ) -> Any:
-    """A matrix with ones on a diagonal."""
+    """A matrix with ones on diagonal `k` and zeros elsewhere."""
     shape = as_shape((N, N if M is None else M))
     made = astype(_band(None, shape, k, "eq"), FLOAT if dtype is None else dtype)
     return placed(made, device)
 
 
 def identity(n: int, dtype: Any = None) -> Any:
-    """A square matrix with ones on the diagonal."""
+    """The identity matrix of size n."""
     return eye(n, dtype=dtype)
 
 
@@ -353,20 +357,20 @@ def _band(like: Any, shape: Sequence[Any], k: int, compare: str) -> Any:
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
-    """A matrix with ones at and below a diagonal."""
+    """A matrix with ones at and below diagonal `k`."""
     shape = as_shape((N, N if M is None else M))
     return astype(_band(None, shape, k, "le"), FLOAT if dtype is None else dtype)
 
 
 def tril(m: Tensor, k: int = 0) -> Any:
-    """The part of a matrix at and below a diagonal, zeros elsewhere."""
+    """The lower triangle: elements above diagonal `k` set to zero."""
     m = as_tensor(m)
     _check_matrix("tril", m)
     return where(_band(m, m.shape[-2:], k, "le"), m, np.zeros((), m.dtype))
 
 
 def triu(m: Tensor, k: int = 0) -> Any:
-    """The part of a matrix at and above a diagonal, zeros elsewhere."""
+    """The upper triangle: elements below diagonal `k` set to zero."""
     m = as_tensor(m)
     _check_matrix("triu", m)
     return where(_band(m, m.shape[-2:], k, "ge"), m, np.zeros((), m.dtype))
@@ -381,7 +385,7 @@ def _check_matrix(name: str, x: Any) -> None:
 
 
 def diag(v: Tensor, k: int = 0) -> Any:
-    """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
+    """A matrix with the vector on diagonal `k`, or the diagonal `k` of a matrix."""
     v = as_tensor(v)
     if v.ndim not in (1, 2):
         raise ArgumentError(
@@ -401,12 +405,12 @@ def diag(v: Tensor, k: int = 0) -> Any:
 
 
 def diagflat(v: Tensor, k: int = 0) -> Any:
-    """A matrix with all elements of an array on a diagonal."""
+    """A matrix with the flattened array on diagonal `k`."""
     return diag(as_tensor(v).reshape(-1), k)
 
 
 def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The elements on a diagonal of two axes, along a last axis."""
+    """The diagonals of 2-d slices, along a new last axis."""
     offset = integer("diagonal: offset", offset)
     a = moveaxis(a, (axis1, axis2), (-2, -1))
     n, m = a.shape[-2:]
@@ -418,7 +422,7 @@ def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 def trace(
     a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
 ) -> Any:
-    """The sum over a diagonal of two axes."""
+    """The sum along a diagonal of two axes."""
     refuse_out("trace", out)
     return diagonal(a, offset, axis1, axis2).sum(-1, dtype)
 
@@ -427,7 +431,7 @@ MOST_POWERS = 1 << 16  # columns of `vander`, each an array of its own
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Any:
-    """The powers of a vector as columns."""
+    """The Vandermonde matrix of a vector: its powers as columns."""
     x = as_tensor(x)
     if x.ndim != 1:
         raise ShapeError(
@@ -442,7 +446,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Any:
 def meshgrid(
     *xi: Tensor, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> list[Any]:
-    """The coordinates of the points of a grid, an array for each axis; each is a copy."""
+    """Coordinate arrays of the grid spanned by vectors, one for each; all are copies."""
     choice("meshgrid: indexing", indexing, ("xy", "ij"))
     sparse = flag("meshgrid: sparse", sparse)
     vectors = [as_tensor(x).reshape(-1) for x in xi]
@@ -461,7 +465,7 @@ def meshgrid(
 
 
 def indices(dimensions: Sequence[Any], dtype: Any = None, sparse: bool = False) -> Any:
-    """The index along each axis of a grid."""
+    """Index arrays of a grid, one for each axis."""
     dtype = np.dtype("int32") if dtype is None else as_dtype(dtype)
     shape = as_shape(dimensions)
     if flag("indices: sparse", sparse):
@@ -472,6 +476,6 @@ def indices(dimensions: Sequence[Any], dtype: Any = None, sparse: bool = False) 
 
 
 def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
-    """An array by calling a function on the indices along each axis."""
+    """An array computed by calling a function with the index arrays of a shape."""
     callable_of("fromfunction: function", function)
     return function(*indices(as_shape(shape), FLOAT if dtype is float else dtype), **kwargs)

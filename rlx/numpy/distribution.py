@@ -39,9 +39,10 @@ def quantile(
     *,
     weights: Tensor | None = None,
 ) -> Any:
-    """The value below which the share q of the elements lies; NaN if one is NaN.
+    """The q-th quantiles over axes, q in [0, 1]; NaN if an element is NaN.
 
-    `weights` of elements go with the method "inverted_cdf".
+    With several q the result has a first axis for them. `method` is "linear", "lower", "higher",
+    "midpoint", "nearest", or "inverted_cdf", which alone takes `weights`.
     """
     refuse_out("quantile", out)
     a = _as_inexact(a)
@@ -61,7 +62,7 @@ def nanquantile(
     *,
     weights: Tensor | None = None,
 ) -> Any:
-    """Like `quantile`, of the elements that are not NaN."""
+    """The q-th quantiles over axes, ignoring NaNs; see `quantile`."""
     refuse_out("nanquantile", out)
     return rounded_once(
         lambda a: _quantile("nanquantile", a, q, axis, method, keepdims, weights), _as_inexact(a)
@@ -79,7 +80,7 @@ def percentile(
     *,
     weights: Tensor | None = None,
 ) -> Any:
-    """The value below which q percent of the elements lie."""
+    """The q-th percentiles over axes, q in [0, 100]; see `quantile`."""
     return quantile(a, _share(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
@@ -94,7 +95,7 @@ def nanpercentile(
     *,
     weights: Tensor | None = None,
 ) -> Any:
-    """Like `percentile`, of the elements that are not NaN."""
+    """The q-th percentiles over axes, ignoring NaNs; see `quantile`."""
     return nanquantile(a, _share(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
@@ -105,7 +106,7 @@ def median(
     overwrite_input: bool = False,
     keepdims: bool = False,
 ) -> Any:
-    """The middle element in order, or the mean of the two."""
+    """The median over axes; None takes all axes."""
     return quantile(a, 0.5, axis, out, keepdims=keepdims)
 
 
@@ -116,7 +117,7 @@ def nanmedian(
     overwrite_input: bool = False,
     keepdims: bool = False,
 ) -> Any:
-    """The median of the elements that are not NaN."""
+    """The median over axes, ignoring NaNs."""
     return nanquantile(a, 0.5, axis, out, keepdims=keepdims)
 
 
@@ -228,9 +229,10 @@ def _inverted(lines: Any, shares: Any, weights: Any) -> Any:
 def bincount(
     x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, length: Size | None = None
 ) -> Any:
-    """How often each integer from 0 up occurs; `weights` are added up instead.
+    """Count occurrences of nonnegative integers; `weights` are summed instead.
 
-    In traced code `length` is needed: integers from there on are left out.
+    Traced code needs `length`; integers from there on are not counted. Negative integers raise
+    `BoundsError` where they are known.
     """
     x, minlength = ravel(x), count_of("bincount: minlength", minlength)
     if not (is_bool(x.dtype) or is_integer(x.dtype)):
@@ -259,7 +261,7 @@ def histogram_bin_edges(
     range: Any = None,
     weights: Tensor | None = None,
 ) -> Any:
-    """The edges of bins of equal width, which `weights` do not change."""
+    """The bin edges of `histogram`; `weights` have no effect."""
     if not isinstance(bins, int | np.integer):
         return vector("histogram: bins", bins, least=1)
     a, bins = ravel(a), count_of("histogram: bins", bins, 1)
@@ -283,7 +285,10 @@ def histogram(
     weights: Tensor | None = None,
     density: bool | None = None,
 ) -> tuple[Any, Any]:
-    """How many elements lie in each bin, and the edges; the last bin includes its end."""
+    """The counts of elements per bin, and the bin edges; the last bin is closed.
+
+    `bins` is the number of equal bins, or the edges; `density` normalizes the integral to 1.
+    """
     a = ravel(a)
     edges = histogram_bin_edges(a, bins, range)
     count = edges.shape[0] - 1
@@ -306,7 +311,7 @@ def histogram2d(
     weights: Tensor | None = None,
     density: bool | None = None,
 ) -> tuple[Any, Any, Any]:
-    """How many points lie in each cell of a grid, and the edges along x and y."""
+    """The 2-d histogram of points (x, y), and the bin edges along x and y."""
     given = bins
     if not isinstance(bins, int) and len(members("histogram2d: bins", bins)) != 2:
         given = [bins, bins]
@@ -322,10 +327,9 @@ def histogramdd(
     weights: Tensor | None = None,
     density: bool | None = None,
 ) -> tuple[Any, list[Any]]:
-    """How many points, the rows of `sample`, lie in each cell of a grid.
+    """The histogram of points, the rows of `sample`, and the edges along each axis.
 
-    The second result is the edges along each axis. `bins` and `range` are for all axes, or a list
-    with an item for each.
+    `bins` and `range` are for all axes, or a list with one for each.
     """
     points = matrix("histogramdd: sample", sample)
     rank = integer("histogramdd: the number of axes", points.shape[1])

@@ -34,9 +34,10 @@ def real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
 
 @eager
 def floor_divide(x: Tensor, y: Tensor, /) -> Any:
-    """The quotient rounded down.
+    """Elementwise floor(x / y).
 
-    As floor(x / y), it is infinite or -0 where `divmod` keeps to Python's NaN or -1.
+    Division of floats by zero gives an infinity or NaN; `divmod` follows Python instead. Complex
+    operands raise `DtypeError`.
     """
     quotient = divmod(x, y)[0]
     if not is_float(quotient.dtype):
@@ -50,7 +51,7 @@ def floor_divide(x: Tensor, y: Tensor, /) -> Any:
 
 @eager
 def remainder(x: Tensor, y: Tensor, /) -> Any:
-    """What is left after `floor_divide`; it has the sign of y."""
+    """Elementwise remainder of `floor_divide`, with the sign of y."""
     dividend, divisor = real_numbers("remainder", x, y)
     left, is_off = _left_over(dividend, _divisor(divisor, y))
     return _remainder(left, is_off, divisor)
@@ -61,7 +62,7 @@ mod = remainder
 
 @eager
 def fmod(x: Tensor, y: Tensor, /) -> Any:
-    """What is left after a division rounded toward zero; it has the sign of x."""
+    """Elementwise remainder of division truncated toward zero, with the sign of x."""
     dividend, divisor = real_numbers("fmod", x, y)
     return apply("rem", dividend, _divisor(divisor, y))
 

@@ -31,10 +31,11 @@ def einsum(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """Sums of products by named axes: `einsum("ij,jk->ik", x, y)` is `x @ y`.
+    """Einstein summation: `einsum("ij,jk->ik", x, y)` is `x @ y`.
 
-    Operands are contracted in pairs, the pair with the smallest result first, or in the order that
-    `einsum_path` gave for `optimize`. Axes may be numbers: `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
+    Operands are contracted in pairs, the pair with the smallest result first, or along the path
+    that `einsum_path` gave for `optimize`. Axes may be numbers: `einsum(x, [0, 1], y, [1, 2], [0,
+    2])`.
     """
     check_precision("einsum", precision)
     refuse_out("einsum", out)
@@ -92,7 +93,7 @@ def _contracted(
 def einsum_path(
     subscripts: Any, /, *operands: Any, optimize: bool | str | list[Any] = "auto"
 ) -> tuple[list[Any], Any]:
-    """The order in which `einsum` best contracts operands, and a report of its cost.
+    """The contraction path of least cost for `einsum`, and a printable report of it.
 
     >>> einsum_path("ij,jk,kl->il", np.ones((2, 9)), np.ones((9, 9)), np.ones((9, 2)))[0]
     ['einsum_path', (0, 1), (0, 1)]

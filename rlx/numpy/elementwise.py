@@ -48,33 +48,36 @@ def refuse_out(name: str, out: Any) -> None:
 
 # -- functions of one op ------------------------------------------------------------------------
 
-exp = _unary("exp", "exp", "e to the power of x.")
-exp2 = _unary("exp2", "exp2", "2 to the power of x.")
-expm1 = _unary("expm1", "expm1", "exp(x) - 1, exact near zero.")
-log = _unary("log", "log", "The natural logarithm.")
-log1p = _unary("log1p", "log1p", "log(1 + x), exact near zero.")
-sqrt = _unary("sqrt", "sqrt", "The square root.")
-cbrt = _unary("cbrt", "cbrt", "The cube root.")
-sin = _unary("sin", "sin", "The sine of an angle in radians.")
-cos = _unary("cos", "cos", "The cosine of an angle in radians.")
-tan = _unary("tan", "tan", "The tangent of an angle in radians.")
-arcsin = asin = _unary("arcsin", "asin", "The angle with a sine.")
-arccos = acos = _unary("arccos", "acos", "The angle with a cosine.")
-arctan = atan = _unary("arctan", "atan", "The angle with a tangent.")
-sinh = _unary("sinh", "sinh", "The hyperbolic sine.")
-cosh = _unary("cosh", "cosh", "The hyperbolic cosine.")
-tanh = _unary("tanh", "tanh", "The hyperbolic tangent.")
-arcsinh = asinh = _unary("arcsinh", "asinh", "The inverse of sinh.")
-arccosh = acosh = _unary("arccosh", "acosh", "The inverse of cosh.")
-arctanh = atanh = _unary("arctanh", "atanh", "The inverse of tanh.")
+exp = _unary("exp", "exp", "Elementwise exponential e ** x.")
+exp2 = _unary("exp2", "exp2", "Elementwise 2 ** x.")
+expm1 = _unary("expm1", "expm1", "Elementwise exp(x) - 1, accurate near zero.")
+log = _unary("log", "log", "Elementwise natural logarithm.")
+log1p = _unary("log1p", "log1p", "Elementwise log(1 + x), accurate near zero.")
+sqrt = _unary("sqrt", "sqrt", "Elementwise square root.")
+cbrt = _unary("cbrt", "cbrt", "Elementwise cube root.")
+sin = _unary("sin", "sin", "Elementwise sine.")
+cos = _unary("cos", "cos", "Elementwise cosine.")
+tan = _unary("tan", "tan", "Elementwise tangent.")
+arcsin = asin = _unary("arcsin", "asin", "Elementwise inverse sine.")
+arccos = acos = _unary("arccos", "acos", "Elementwise inverse cosine.")
+arctan = atan = _unary("arctan", "atan", "Elementwise inverse tangent.")
+sinh = _unary("sinh", "sinh", "Elementwise hyperbolic sine.")
+cosh = _unary("cosh", "cosh", "Elementwise hyperbolic cosine.")
+tanh = _unary("tanh", "tanh", "Elementwise hyperbolic tangent.")
+arcsinh = asinh = _unary("arcsinh", "asinh", "Elementwise inverse hyperbolic sine.")
+arccosh = acosh = _unary("arccosh", "acosh", "Elementwise inverse hyperbolic cosine.")
+arctanh = atanh = _unary("arctanh", "atanh", "Elementwise inverse hyperbolic tangent.")
 arctan2 = atan2 = _binary(
-    "arctan2", "atan2", "The angle of the point (y, x), argument y first.", inexact=True
+    "arctan2",
+    "atan2",
+    "The angle of the point (x, y), in radians; y is the first argument.",
+    inexact=True,
 )
 true_divide = divide = _binary(
-    "true_divide", "div", "The quotient; integers become float32.", inexact=True
+    "true_divide", "div", "Elementwise x / y; integers become float32.", inexact=True
 )
-equal = _binary("equal", "eq", "Whether x equals y.")
-not_equal = _binary("not_equal", "ne", "Whether x differs from y.")
+equal = _binary("equal", "eq", "Elementwise x == y.")
+not_equal = _binary("not_equal", "ne", "Elementwise x != y.")
 
 
 def _comparison(name: str, op: str, doc: str) -> Callable[..., Any]:
@@ -92,10 +95,10 @@ def _comparison(name: str, op: str, doc: str) -> Callable[..., Any]:
     return of_two(named(function, name, doc), op_named(op))
 
 
-less = _comparison("less", "lt", "Whether x is less than y.")
-less_equal = _comparison("less_equal", "le", "Whether x is at most y.")
-greater = _comparison("greater", "gt", "Whether x is greater than y.")
-greater_equal = _comparison("greater_equal", "ge", "Whether x is at least y.")
+less = _comparison("less", "lt", "Elementwise x < y.")
+less_equal = _comparison("less_equal", "le", "Elementwise x <= y.")
+greater = _comparison("greater", "gt", "Elementwise x > y.")
+greater_equal = _comparison("greater_equal", "ge", "Elementwise x >= y.")
 
 
 def _arithmetic(name: str, op: str, for_bool: str | None, doc: str) -> Callable[..., Any]:
@@ -120,9 +123,9 @@ def no_bools(name: str) -> DtypeError:
     )
 
 
-add = _arithmetic("add", "add", "bit_or", "The sum; of bools whether one is true.")
-subtract = _arithmetic("subtract", "sub", None, "The difference.")
-multiply = _arithmetic("multiply", "mul", "bit_and", "The product; of bools whether both are true.")
+add = _arithmetic("add", "add", "bit_or", "Elementwise x + y; logical OR for bools.")
+subtract = _arithmetic("subtract", "sub", None, "Elementwise x - y.")
+multiply = _arithmetic("multiply", "mul", "bit_and", "Elementwise x * y; logical AND for bools.")
 
 
 def _extreme(name: str, op: str, for_bool: str, doc: str) -> Callable[..., Any]:
@@ -143,8 +146,8 @@ def _extreme(name: str, op: str, for_bool: str, doc: str) -> Callable[..., Any]:
     return of_two(named(function, name, doc), op_named(op, for_bool=for_bool), has_code=False)
 
 
-maximum = _extreme("maximum", "max", "bit_or", "The greater of two numbers; NaN if one is.")
-minimum = _extreme("minimum", "min", "bit_and", "The lesser of two numbers; NaN if one is.")
+maximum = _extreme("maximum", "max", "bit_or", "Elementwise maximum; NaN if either is NaN.")
+minimum = _extreme("minimum", "min", "bit_and", "Elementwise minimum; NaN if either is NaN.")
 
 
 def _bitwise(name: str, op: str, doc: str) -> Callable[..., Any]:
@@ -165,14 +168,14 @@ def _check_bits(name: str, dtype: np.dtype, *operands: Any) -> None:
         )
 
 
-bitwise_and = _bitwise("bitwise_and", "bit_and", "The bits set in both.")
-bitwise_or = _bitwise("bitwise_or", "bit_or", "The bits set in one or both.")
-bitwise_xor = _bitwise("bitwise_xor", "bit_xor", "The bits set in exactly one.")
+bitwise_and = _bitwise("bitwise_and", "bit_and", "Elementwise bitwise AND.")
+bitwise_or = _bitwise("bitwise_or", "bit_or", "Elementwise bitwise OR.")
+bitwise_xor = _bitwise("bitwise_xor", "bit_xor", "Elementwise bitwise XOR.")
 
 
 @short("bit_not", for_bool="bit_not")
 def invert(x: Tensor, /) -> Any:
-    """Every bit turned over; of bools the negation."""
+    """Elementwise bitwise NOT; logical NOT for bools."""
     _check_bits("invert", operand_type(as_operand(x)).dtype, x)
     return pointwise("bit_not", x, name="invert")
 
@@ -182,13 +185,13 @@ bitwise_not = bitwise_invert = invert
 
 @eager
 def left_shift(x: Tensor, y: Tensor, /) -> Any:
-    """The bits of x moved up by y places."""
+    """Shift the bits of x left by y."""
     return _shift("left_shift", "shift_left", x, y)
 
 
 @eager
 def right_shift(x: Tensor, y: Tensor, /) -> Any:
-    """The bits of x moved down by y places; the sign is kept."""
+    """Shift the bits of x right by y; arithmetic for signed integers."""
     dtype = result_dtype(as_operand(x), as_operand(y))
     op = "shift_right_arithmetic" if is_signed(dtype) else "shift_right_logical"
     return _shift("right_shift", op, x, y)

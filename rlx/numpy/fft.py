@@ -32,7 +32,9 @@ AT_ONCE = 3  # so many axes the op transforms
 
 
 def fft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
-    """The Fourier transform along an axis.
+    """The discrete Fourier transform along an axis.
+
+    `n` pads with zeros or truncates. `norm` is "backward" (the default), "ortho" or "forward".
 
     >>> fft([1.0, 2.0, 3.0, 4.0]).tolist()
     [(10+0j), (-2+2j), (-2+0j), (-2-2j)]
@@ -46,22 +48,19 @@ def ifft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> 
 
 
 def rfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
-    """The first half of the transform of real numbers, up to n // 2.
-
-    The rest mirrors it.
-    """
+    """The Fourier transform of real input: frequencies 0 to n // 2 only."""
     return _along_axis("rfft", "rfft", a, n, axis, norm)
 
 
 def irfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
-    """The inverse of `rfft`: n real numbers, by default an even n."""
+    """The inverse of `rfft`: n real numbers, by default 2 * (size - 1)."""
     return _along_axis("irfft", "irfft", a, n, axis, norm)
 
 
 def hfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
-    """The real transform of numbers whose second half mirrors the first.
+    """The Fourier transform of a signal with Hermitian symmetry: a real spectrum.
 
-    The first half is given.
+    Only the first half of the signal is given.
     """
     a = as_tensor(a)
     x = _along_axis("hfft", "irfft", conj(a), n, axis, norm)
@@ -86,7 +85,7 @@ def ifft2(a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: No
 
 
 def rfft2(a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
-    """The transform of real numbers along two axes, the last one cut to half."""
+    """The Fourier transform of real input along two axes, the last one halved."""
     return _along_two("rfft2", "rfft", a, s, axes, norm)
 
 
@@ -96,7 +95,7 @@ def irfft2(a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: N
 
 
 def fftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
-    """The Fourier transform along axes, by default all, or the last `len(s)`."""
+    """The Fourier transform along several axes, by default all, or the last `len(s)`."""
     return _transform("fftn", "fft", a, s, axes, norm)
 
 
@@ -106,7 +105,7 @@ def ifftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) ->
 
 
 def rfftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
-    """The transform of real numbers along axes, the last one cut to half."""
+    """The Fourier transform of real input along several axes, the last one halved."""
     return _transform("rfftn", "rfft", a, s, axes, norm)
 
 
@@ -116,7 +115,7 @@ def irfftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -
 
 
 def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Memory | str | None = None) -> Any:
-    """The frequencies of the elements of `fft`, for samples `d` apart.
+    """The sample frequencies of `fft` for sample spacing `d`.
 
     >>> fftfreq(5).tolist() == [0.0, 0.20000000298023224, 0.4000000059604645,
     ...                         -0.4000000059604645, -0.20000000298023224]
@@ -128,14 +127,14 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Memory | str | N
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Memory | str | None = None) -> Any:
-    """The frequencies of the elements of `rfft`, for samples `d` apart."""
+    """The sample frequencies of `rfft` for sample spacing `d`."""
     n, dtype = _count("rfftfreq", n), _frequency_dtype("rfftfreq", dtype)
     k = arange(n // 2 + 1, dtype=dtype)
     return placed(divide(k, _span("rfftfreq", d, n, dtype)), device)
 
 
 def fftshift(x: Tensor, axes: int | Axes = None) -> Any:
-    """The frequency zero moved to the middle of axes, by default all."""
+    """Shift the zero frequency to the center of axes; None takes all axes."""
     x = as_tensor(x)
     places = some_axes("fftshift", axes, x.ndim)
     return roll(x, [x.shape[i] // 2 for i in places], places)

@@ -20,7 +20,7 @@ NAME = "a NumPy file of numbers (.npy or .npz)"
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
-    """The numbers that lie in memory, copied."""
+    """A 1-d array from a copy of a buffer's bytes."""
     try:
         bytes_ = memoryview(buffer)
     except TypeError:
@@ -30,7 +30,7 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
 
 
 def fromiter(iterable: Iterable[Any], dtype: Any, count: int = -1) -> Any:
-    """The numbers an iterator gives."""
+    """A 1-d array from an iterable."""
     count, numbers = count_of("fromiter: count", count, -1), members("fromiter: iterable", iterable)
     if isinstance(iterable, np.ndarray):
         check_supported(iterable.dtype, iterable)
@@ -38,7 +38,7 @@ def fromiter(iterable: Iterable[Any], dtype: Any, count: int = -1) -> Any:
 
 
 def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
-    """The numbers in a text, with `sep` between them."""
+    """A 1-d array from numbers in a text, separated by `sep`."""
     _check_text("fromstring: string", string)
     _check_text("fromstring: sep", sep)
     count = count_of("fromstring: count", count, -1)
@@ -46,7 +46,7 @@ def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) ->
 
 
 def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Any:
-    """The numbers in a file, as bytes or as text with `sep` between them."""
+    """A 1-d array from a binary file, or a text file of numbers separated by `sep`."""
     _check_file("fromfile: file", file)
     _check_text("fromfile: sep", sep)
     count, offset = count_of("fromfile: count", count, -1), count_of("fromfile: offset", offset)
@@ -93,9 +93,9 @@ def savez(file: Any, *args: Any, **named: Any) -> None:
 
 
 def load(file: Any) -> Any:
-    """Read what `save` or `savez` wrote: an array, or a dict of arrays.
+    """Load an array from a `.npy` file, or a dict of arrays from a `.npz` file.
 
-    No Python objects are read, so that a file cannot run code.
+    Pickled objects are refused, so that a file cannot run code: they raise `FileFormatError`.
     """
     _check_file("load: file", file)
     from zipfile import BadZipFile  # 3 ms to import, and wanted here alone

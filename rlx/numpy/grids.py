@@ -74,10 +74,10 @@ mgrid, ogrid = Grid(is_sparse=False), Grid(is_sparse=True)
 
 @final
 class Joined:
-    """`r_[0:3, 7, x]`: slices, numbers and arrays joined along an axis.
+    """`r_[0:3, 7, x]`: slices, numbers and arrays concatenated along an axis.
 
-    A text in front, "axis,rank,place", says along which axis, of how many axes the parts are made,
-    and where the axes of arrays with fewer stand.
+    A leading text "axis,ndim,position" gives the axis, the least number of axes of the parts, and
+    where the axes of arrays with fewer are placed.
     """
 
     def __init__(self, axis: int, rank: int, place: int) -> None:
@@ -124,7 +124,7 @@ r_, c_ = Joined(0, 1, -1), Joined(-1, 2, 0)
 
 @final
 class Index:
-    """`s_[1:3, ...]`: an index as a value."""
+    """`s_[1:3, ...]`: an index expression as a value."""
 
     def __init__(self, is_tuple: bool) -> None:
         self._is_tuple = is_tuple
@@ -139,7 +139,7 @@ s_, index_exp = Index(is_tuple=False), Index(is_tuple=True)
 def mask_indices(
     n: int, mask_func: Callable[..., Any], k: Any = 0, *, size: Size | None = None
 ) -> tuple[Any, ...]:
-    """The places that `mask_func(square, k)`, such as `triu`, leaves in a square."""
+    """The indices where `mask_func(square, k)`, such as `triu`, is nonzero."""
     callable_of("mask_indices: mask_func", mask_func)
     return nonzero(mask_func(ones((n, n)), k), size=size)
 
@@ -148,24 +148,24 @@ def mask_indices(
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
-    """The places of the diagonal, an index array for each axis."""
+    """The indices of the main diagonal, one array for each axis."""
     line = apply("iota", shape=as_shape(n), axis=0, dtype="int32")
     return (line,) * count_of("diag_indices: ndim", ndim, most=MOST_AXES)
 
 
 def diag_indices_from(arr: Tensor) -> tuple[Any, ...]:
-    """The places of the diagonal of an array."""
+    """The indices of the main diagonal of an array."""
     arr = with_axes("diag_indices_from: arr", arr, 1)
     return diag_indices(arr.shape[0], arr.ndim)
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
-    """The places at and below a diagonal."""
+    """The indices of the lower triangle of an n x m matrix."""
     return _triangle("tril_indices", np.tril_indices, n, k, m)
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
-    """The places at and above a diagonal."""
+    """The indices of the upper triangle of an n x m matrix."""
     return _triangle("triu_indices", np.triu_indices, n, k, m)
 
 
@@ -177,19 +177,19 @@ def _triangle(name: str, places: Callable[..., Any], n: Any, k: Any, m: Any) -> 
 
 
 def tril_indices_from(arr: Tensor, k: int = 0) -> tuple[Any, Any]:
-    """The places at and below a diagonal of a matrix."""
+    """The indices of the lower triangle of a matrix."""
     rows, columns = matrix("tril_indices_from: arr", arr).shape
     return tril_indices(rows, k, columns)
 
 
 def triu_indices_from(arr: Tensor, k: int = 0) -> tuple[Any, Any]:
-    """The places at and above a diagonal of a matrix."""
+    """The indices of the upper triangle of a matrix."""
     rows, columns = matrix("triu_indices_from: arr", arr).shape
     return triu_indices(rows, k, columns)
 
 
 def ix_(*args: Tensor) -> tuple[Any, ...]:
-    """Index arrays that span a grid: `x[ix_([0, 2], [1, 3])]`; masks stand for places."""
+    """An open mesh of index vectors: `x[ix_([0, 2], [1, 3])]`; bool masks are allowed."""
     rank = len(args)
     vectors = [as_tensor(s) for s in args]
     for vector in vectors:
@@ -204,10 +204,10 @@ def ix_(*args: Tensor) -> tuple[Any, ...]:
 
 
 def gradient(f: Tensor, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Any:
-    """The slopes of samples along axes, by differences on both sides.
+    """The gradient by central differences inside, one-sided differences at the edges.
 
-    There is an array for each axis, in a list if there are several.
-    `varargs` is one distance for all axes, or for each axis a distance or the coordinates.
+    The result is an array, or a list with one for each of several axes. `varargs` is one spacing
+    for all axes, or for each axis a spacing or its coordinates.
     """
     if choice("gradient: edge_order", edge_order, (None, 1, 2)) == 2:
         raise ArgumentError(

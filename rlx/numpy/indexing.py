@@ -41,11 +41,11 @@ def take(
     indices_are_sorted: bool = False,
     fill_value: Tensor | None = None,
 ) -> Any:
-    """The elements at indices along an axis.
+    """Take elements, or slices along an axis, at indices; None flattens first.
 
-    Outside of the array there is NaN or the least integer. `mode` "clip" takes the nearest element
-    there, "wrap" counts around. None as axis counts through all elements. What is promised of the
-    indices changes nothing.
+    `mode` "fill", the default, gives `fill_value` at indices out of bounds (NaN, or the minimum of
+    an integer dtype), "clip" clips them and "wrap" takes them modulo the size. `unique_indices` and
+    `indices_are_sorted` have no effect.
     """
     refuse_out("take", out)
     a, place = along("take", a, axis)
@@ -91,9 +91,9 @@ def take_along_axis(
     *,
     wrap_negative_indices: bool | None = None,
 ) -> Any:
-    """For each line along an axis the elements at that line's indices.
+    """Take elements along an axis by index arrays that match in the other axes.
 
-    Negative ones count from the end unless `wrap_negative_indices` is False.
+    Negative indices count from the end unless `wrap_negative_indices` is False.
     """
     arr, indices = as_tensor(arr), integers("take_along_axis", indices)
     if wrap_negative_indices is False:  # out of bounds they are: an index past the end
@@ -135,7 +135,7 @@ def put_along_axis(
     *,
     mode: str | None = None,
 ) -> Any:
-    """A new array with values at each line's indices along an axis."""
+    """A copy with values put along an axis, see `take_along_axis`."""
     check_copied("put_along_axis", inplace)
     if axis is None:
         arr = as_tensor(arr)
@@ -162,9 +162,9 @@ def check_copied(name: str, inplace: bool) -> None:
 def put(
     a: Tensor, ind: Tensor, v: Tensor, mode: str | None = None, *, inplace: bool = False
 ) -> Any:
-    """A new array with values at indices that count through all elements.
+    """A copy with values put at flat indices.
 
-    Outside indices are dropped, or as `mode` "clip" or "wrap" says.
+    Indices out of bounds are dropped, unless `mode` is "clip" or "wrap".
     """
     check_copied("put", inplace)
     a = as_tensor(a)
@@ -181,9 +181,10 @@ def put(
 
 
 def choose(a: Tensor, choices: Sequence[Tensor], out: None = None, mode: str = "raise") -> Any:
-    """Elementwise the array that the index names.
+    """Elements chosen from a list of arrays by an array of indices.
 
-    `mode` "clip" and "wrap" are for indices outside, which "raise" refuses where they are known.
+    Indices out of bounds raise `BoundsError` where they are known, unless `mode` is "clip" or
+    "wrap".
     """
     refuse_out("choose", out)
     choices = members("choose: choices", choices)
@@ -214,9 +215,9 @@ def known_array(name: str, x: Tensor, fix: str) -> np.ndarray:
 
 
 def nonzero(a: Tensor, *, size: Size | None = None, fill_value: Any = None) -> tuple[Any, ...]:
-    """The places of elements other than zero, an index array for each axis.
+    """The indices of nonzero elements, one int32 array for each axis.
 
-    In traced code `size` is needed: so many places, the rest filled with `fill_value` or 0.
+    Traced code needs `size`; shorter results are padded with `fill_value`, by default 0.
     """
     a = as_tensor(a)
     if size is None:
@@ -250,10 +251,10 @@ def where(
     size: Size | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The elements of x where the condition holds, else those of y.
+    """Elements of `x` where `condition` holds, else of `y`.
 
-    The derivative of the branch not chosen is dropped, not multiplied by zero. Without x and y
-    it is `nonzero(condition)`: the places where the condition holds.
+    The gradient of the branch not chosen is dropped, so NaNs in it do not spread. Without x and y
+    it is `nonzero(condition)`.
     """
     if x is None and y is None:
         return nonzero(condition, size=size, fill_value=fill_value)
@@ -261,19 +262,19 @@ def where(
 
 
 def flatnonzero(a: Tensor, *, size: Size | None = None, fill_value: Any = None) -> Any:
-    """The places of elements other than zero, counted through all."""
+    """The indices of nonzero elements of the flattened array."""
     return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
 
 
 def argwhere(a: Tensor, *, size: Size | None = None, fill_value: Any = None) -> Any:
-    """The places of elements other than zero, a row for each."""
+    """The indices of nonzero elements, one row for each element."""
     return stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
 
 
 def extract(
     condition: Tensor, arr: Tensor, *, size: Size | None = None, fill_value: Any = 0
 ) -> Any:
-    """The elements where a condition holds."""
+    """The elements of the flattened array where `condition` holds."""
     return compress(ravel(condition), ravel(arr), size=size, fill_value=fill_value)
 
 
@@ -286,7 +287,7 @@ def compress(
     fill_value: Any = 0,
     out: None = None,
 ) -> Any:
-    """The slices along an axis where a condition holds."""
+    """The slices along an axis where `condition` holds."""
     refuse_out("compress", out)
     a, place = along("compress", a, axis)
     count = a.shape[place]
@@ -298,7 +299,7 @@ def compress(
 
 
 def fill_diagonal(a: Tensor, val: Tensor, wrap: bool = False, *, inplace: bool = False) -> Any:
-    """A new array with a value, or values one after another, on the diagonal."""
+    """A copy with `val`, a scalar or a vector, on the main diagonal."""
     check_copied("fill_diagonal", inplace)
     a = with_axes("fill_diagonal: a", a, 2)
     line = np.arange(min(a.shape), dtype="int32")
@@ -306,7 +307,7 @@ def fill_diagonal(a: Tensor, val: Tensor, wrap: bool = False, *, inplace: bool =
 
 
 def place(arr: Tensor, mask: Tensor, vals: Tensor, *, inplace: bool = False) -> Any:
-    """A new array with values put one after another where a mask holds."""
+    """A copy with `vals`, repeated in order, at the elements where `mask` holds."""
     check_copied("place", inplace)
     arr, vals = as_tensor(arr), ravel(vals)
     ranks = cumsum(convert(ravel(truth(mask)), INT32)) - 1
@@ -315,7 +316,7 @@ def place(arr: Tensor, mask: Tensor, vals: Tensor, *, inplace: bool = False) -> 
 
 
 def putmask(x: Tensor, mask: Tensor, values: Tensor) -> Any:
-    """A new array with values, repeated to its size, where a mask holds."""
+    """A copy with `values`, repeated to the size of x, where `mask` holds."""
     x, values = as_tensor(x), ravel(values)
     if not values.shape[0]:
         raise wrong("putmask: values", values, "numbers", "give one value or more")
@@ -326,7 +327,7 @@ def putmask(x: Tensor, mask: Tensor, values: Tensor) -> Any:
 def insert(
     arr: Tensor, obj: int | slice | Sequence[int], values: Tensor, axis: int | None = None
 ) -> Any:
-    """Values put before places along an axis, which are known numbers of arr itself."""
+    """A copy with values inserted before indices along an axis; None flattens first."""
     arr, axis = along("insert", arr, axis)
     values = convert_exactly(values, arr.dtype)
     if not isinstance(obj, int | np.integer):

@@ -110,12 +110,12 @@ def size(a: Tensor, axis: int | None = None) -> Any:
 
 
 def iscomplexobj(x: Tensor) -> bool:
-    """Whether the dtype is complex."""
+    """Whether an array has a complex dtype."""
     return is_complex(operand_type(as_operand(x)).dtype)
 
 
 def isrealobj(x: Tensor) -> bool:
-    """Whether the dtype is not complex."""
+    """Whether an array has a dtype that is not complex."""
     return not iscomplexobj(x)
 
 
@@ -125,7 +125,7 @@ def array_repr(
     precision: int | None = None,
     suppress_small: bool | None = None,
 ) -> str:
-    """The array as Python text, in so many digits and columns."""
+    """The `repr` of an array, with a line width and precision."""
     if max_line_width is precision is suppress_small is None:
         return repr(arr)
     layout = _layout("array_repr", max_line_width, precision, suppress_small)
@@ -139,7 +139,7 @@ def array_str(
     precision: int | None = None,
     suppress_small: bool | None = None,
 ) -> str:
-    """The elements of the array as text, in so many digits and columns."""
+    """The `str` of an array, with a line width and precision."""
     layout = _layout("array_str", max_line_width, precision, suppress_small)
     return np.array_str(to_numpy(a), *layout)
 
@@ -151,12 +151,12 @@ def _layout(name: str, width: Any, digits: Any, small: Any) -> tuple[Any, Any, A
 
 
 def isscalar(element: Any) -> bool:
-    """Whether element is a number or an array without axes."""
+    """Whether `element` is a number or a 0-d array."""
     return np.isscalar(element) or (not isinstance(element, str | bytes) and ndim(element) == 0)
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Whether a dtype is of a kind, as `numpy.floating`.
+    """Whether a dtype is equal to or below another one in NumPy's type hierarchy.
 
     bfloat16 and float8 are floating.
     """
@@ -168,15 +168,12 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
 
 
 def promote_types(a: Any, b: Any) -> np.dtype:
-    """The dtype that holds values of both."""
+    """The dtype to which two dtypes promote."""
     return promote(as_dtype(a), as_dtype(b))
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
-    """Whether a dtype, or that of an array, may become another.
-
-    The rule is NumPy's: without loss, if "safe".
-    """
+    """Whether a dtype, or that of an array, can be cast to another by NumPy's rules."""
     choice("can_cast: casting", casting, ("no", "equiv", "safe", "same_kind", "unsafe"))
     return bool(np.can_cast(_dtype_of(from_), as_dtype(to), casting))
 
@@ -193,7 +190,7 @@ _KINDS = {
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is of a kind of the array API, as "integral", or one of several."""
+    """Whether a dtype is of an array API kind such as "integral", or one of several."""
     if isinstance(kind, tuple):
         return any(isdtype(dtype, each) for each in kind)
     if not isinstance(kind, str):
@@ -230,7 +227,7 @@ class NamespaceInfo:
     """What the namespace can do; made by `rlx.numpy.__array_namespace_info__()`."""
 
     def capabilities(self) -> dict[str, bool | int]:
-        """Whether sizes may depend on data, as they may outside of compiled functions."""
+        """Which optional features are supported: shapes may depend on data outside of jit."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
@@ -261,7 +258,7 @@ class NamespaceInfo:
 
 
 def __array_namespace_info__() -> NamespaceInfo:
-    """What the namespace can do, which dtypes and devices it has."""
+    """The array API's inspection object: capabilities, dtypes and devices."""
     return NamespaceInfo()
 
 

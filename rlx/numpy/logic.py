@@ -33,25 +33,25 @@ def truth(x: Tensor) -> Any:
 
 @eager
 def logical_and(x: Tensor, y: Tensor, /) -> Any:
-    """Whether both are true."""
+    """Elementwise x AND y, as bools."""
     return pointwise_at("bit_and", BOOL, truth(x), truth(y), name="logical_and")
 
 
 @eager
 def logical_or(x: Tensor, y: Tensor, /) -> Any:
-    """Whether one or both are true."""
+    """Elementwise x OR y, as bools."""
     return pointwise_at("bit_or", BOOL, truth(x), truth(y), name="logical_or")
 
 
 @eager
 def logical_xor(x: Tensor, y: Tensor, /) -> Any:
-    """Whether exactly one is true."""
+    """Elementwise x XOR y, as bools."""
     return pointwise_at("bit_xor", BOOL, truth(x), truth(y), name="logical_xor")
 
 
 @eager
 def logical_not(x: Tensor, /) -> Any:
-    """Whether the number is zero or false."""
+    """Elementwise NOT x, as bools."""
     return pointwise("bit_not", truth(x), name="logical_not")
 
 
@@ -60,13 +60,13 @@ def logical_not(x: Tensor, /) -> Any:
 
 @eager
 def isnan(x: Tensor, /) -> Any:
-    """Whether the number is NaN."""
+    """Elementwise test for NaN."""
     return not_equal(x, x)
 
 
 @eager
 def isfinite(x: Tensor, /) -> Any:
-    """Whether the number is neither infinite nor NaN."""
+    """Elementwise test for finiteness: neither infinite nor NaN."""
     x = as_tensor(x)
     if is_complex(x.dtype):
         return logical_and(isfinite(apply("real", x)), isfinite(apply("imag", x)))
@@ -75,7 +75,7 @@ def isfinite(x: Tensor, /) -> Any:
 
 @eager
 def isinf(x: Tensor, /) -> Any:
-    """Whether the number is infinite."""
+    """Elementwise test for positive or negative infinity."""
     x = as_tensor(x)
     if is_complex(x.dtype):
         return logical_or(isinf(apply("real", x)), isinf(apply("imag", x)))
@@ -84,26 +84,26 @@ def isinf(x: Tensor, /) -> Any:
 
 @eager
 def isposinf(x: Tensor, /, out: None = None) -> Any:
-    """Whether the number is plus infinity."""
+    """Elementwise test for positive infinity."""
     refuse_out("isposinf", out)
     return equal(x, np.inf) if is_inexact(as_tensor(x).dtype) else not_equal(x, x)
 
 
 @eager
 def isneginf(x: Tensor, /, out: None = None) -> Any:
-    """Whether the number is minus infinity."""
+    """Elementwise test for negative infinity."""
     refuse_out("isneginf", out)
     return equal(x, -np.inf) if is_inexact(as_tensor(x).dtype) else not_equal(x, x)
 
 
 def isreal(x: Tensor) -> Any:
-    """Whether the imaginary part is zero."""
+    """Elementwise test for an imaginary part of zero."""
     x = as_tensor(x)
     return equal(apply("imag", x), 0) if is_complex(x.dtype) else logical_or(equal(x, x), True)
 
 
 def iscomplex(x: Tensor) -> Any:
-    """Whether the imaginary part is not zero."""
+    """Elementwise test for a nonzero imaginary part."""
     return logical_not(isreal(x))
 
 
@@ -112,9 +112,9 @@ def iscomplex(x: Tensor) -> Any:
 
 @eager
 def where(condition: Tensor, x: Tensor | None = None, y: Tensor | None = None, /) -> Any:
-    """The elements of x where the condition holds, else those of y.
+    """Elements of `x` where `condition` holds, else of `y`.
 
-    The derivative of the branch not chosen is dropped, not multiplied by zero.
+    The gradient of the branch not chosen is dropped, so NaNs in it do not spread.
     """
     if x is None or y is None:
         raise ArgumentError(
@@ -136,10 +136,7 @@ def _check_pairs(name: str, conditions: Sequence[Any], choices: Sequence[Any]) -
 
 
 def select(condlist: Sequence[Tensor], choicelist: Sequence[Tensor], default: Tensor = 0) -> Any:
-    """The elements of the choice whose condition is the first to hold.
-
-    If none holds they are the default's.
-    """
+    """Elements from the choice whose condition is the first to hold, else `default`."""
     _check_pairs("select", condlist, choicelist)
     dtype = result_dtype(*map(as_operand, choicelist), as_operand(default))
     result = convert_exactly(default, dtype)
@@ -155,7 +152,7 @@ def select(condlist: Sequence[Tensor], choicelist: Sequence[Tensor], default: Te
 def isclose(
     a: Tensor, b: Tensor, rtol: Tensor = 1e-5, atol: Tensor = 1e-8, equal_nan: bool = False
 ) -> Any:
-    """Whether |a - b| <= atol + rtol * |b|; infinities are close to themselves."""
+    """Elementwise |a - b| <= atol + rtol * |b|; equal infinities are close."""
     dtype = result_dtype(as_operand(a), as_operand(b), inexact=True)
     a, b = fit_operands("isclose", dtype, a, b)
     size = pointwise("abs", b)
@@ -169,13 +166,13 @@ def isclose(
 def allclose(
     a: Tensor, b: Tensor, rtol: Tensor = 1e-5, atol: Tensor = 1e-8, equal_nan: bool = False
 ) -> Any:
-    """Whether all elements are close."""
+    """Whether all elements are close, see `isclose`."""
     result = isclose(a, b, rtol, atol, equal_nan)
     return apply("reduce_and", result, axes=tuple(range(result.ndim)))
 
 
 def array_equal(a1: Tensor, a2: Tensor, equal_nan: bool = False) -> Any:
-    """Whether shapes and all elements are equal."""
+    """Whether two arrays have the same shape and elements."""
     a1, a2 = as_tensor(a1), as_tensor(a2)
     if a1.shape != a2.shape:
         return as_tensor(np.False_)
@@ -186,7 +183,7 @@ def array_equal(a1: Tensor, a2: Tensor, equal_nan: bool = False) -> Any:
 
 
 def array_equiv(a1: Tensor, a2: Tensor) -> Any:
-    """Whether the arrays are equal after broadcasting."""
+    """Whether two arrays are equal after broadcasting."""
     try:
         result = equal(a1, a2)
     except ShapeError:

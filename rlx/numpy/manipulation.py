@@ -30,9 +30,9 @@ Axis = int | Sequence[int] | None
 
 
 def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
-    """The same elements under another shape; one size may be -1.
+    """The elements in a new shape; one size may be -1.
 
-    `copy=True` gives another array also where the shape stays.
+    `copy=True` copies even where nothing changes.
     """
     is_usual = copy is None and isinstance(order, str) and order == "C"
     if is_usual and is_free(a) and (made := reshaped(a, shape)) is not None:
@@ -47,7 +47,7 @@ def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None
 
 
 def ravel(a: Tensor, order: str = "C") -> Any:
-    """All elements along one axis."""
+    """The array flattened to one axis."""
     return reshape(a, -1, order)
 
 
@@ -58,12 +58,12 @@ def along(name: str, a: Tensor, axis: int | None) -> tuple[Any, int]:
 
 
 def flatten(a: Tensor, order: str = "C") -> Any:
-    """All elements along one axis, in another array."""
+    """A copy of the array flattened to one axis."""
     return reshape(a, -1, order, copy=True)
 
 
 def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Any:
-    """The axes in another order; without `axes` in reverse order."""
+    """Permute the axes; by default reverse them."""
     if is_free(a) and (made := transposed(a, axes)) is not None:
         return made
     a = as_tensor(a)
@@ -78,17 +78,17 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Any:
 
 
 def permute_dims(a: Tensor, /, axes: Sequence[int]) -> Any:
-    """The axes in another order."""
+    """Permute the axes."""
     return transpose(a, axes)
 
 
 def matrix_transpose(x: Tensor, /) -> Any:
-    """The last two axes exchanged."""
+    """Transpose the last two axes."""
     return swapaxes(x, -1, -2)
 
 
 def swapaxes(a: Tensor, axis1: int, axis2: int) -> Any:
-    """Two axes exchanged."""
+    """Interchange two axes."""
     a = as_tensor(a)
     first, second = (one_axis("swapaxes", axis, a.ndim) for axis in (axis1, axis2))
     order = list(range(a.ndim))
@@ -97,7 +97,7 @@ def swapaxes(a: Tensor, axis1: int, axis2: int) -> Any:
 
 
 def moveaxis(a: Tensor, source: Axis, destination: Axis) -> Any:
-    """Axes moved to other places; the others keep their order."""
+    """Move axes to new positions; the other axes keep their order."""
     a = as_tensor(a)
     start = some_axes("moveaxis", source, a.ndim)
     stop = some_axes("moveaxis", destination, a.ndim)
@@ -113,7 +113,7 @@ def moveaxis(a: Tensor, source: Axis, destination: Axis) -> Any:
 
 
 def rollaxis(a: Tensor, axis: int, start: int = 0) -> Any:
-    """One axis moved to stand before another."""
+    """Roll an axis backwards until it is at position `start`."""
     a = as_tensor(a)
     axis = one_axis("rollaxis", axis, a.ndim)
     start = integer("rollaxis: start", start)
@@ -122,7 +122,7 @@ def rollaxis(a: Tensor, axis: int, start: int = 0) -> Any:
 
 
 def expand_dims(a: Tensor, axis: int | Sequence[int]) -> Any:
-    """New axes of size 1 at places of the result."""
+    """Insert axes of size 1 at positions of the result."""
     a = as_tensor(a)
     count = len(axis) if isinstance(axis, Sequence) else 1
     places = some_axes("expand_dims", axis, a.ndim + count)
@@ -132,7 +132,7 @@ def expand_dims(a: Tensor, axis: int | Sequence[int]) -> Any:
 
 
 def squeeze(a: Tensor, axis: Axis = None) -> Any:
-    """Axes of size 1 removed; without `axis` all of them."""
+    """Remove axes of size 1, all of them by default."""
     a = as_tensor(a)
     if axis is None:
         return reshape(a, tuple(n for n in a.shape if n != 1))
@@ -148,17 +148,17 @@ def squeeze(a: Tensor, axis: Axis = None) -> Any:
 
 
 def atleast_1d(*arys: Tensor) -> Any:
-    """The arrays with one axis or more."""
+    """Arrays with at least one axis."""
     return _each(lambda x: x if x.ndim >= 1 else reshape(x, (1,)), arys)
 
 
 def atleast_2d(*arys: Tensor) -> Any:
-    """The arrays with two axes or more, new ones in front."""
+    """Arrays with at least two axes, new ones in front."""
     return _each(lambda x: x if x.ndim >= 2 else reshape(x, (1,) * (2 - x.ndim) + x.shape), arys)
 
 
 def atleast_3d(*arys: Tensor) -> Any:
-    """The arrays with three axes or more."""
+    """Arrays with at least three axes, new ones in front and at the end."""
 
     def widen(x: Any) -> Any:
         if x.ndim >= 3:
@@ -177,12 +177,12 @@ def _each(fn: Any, arrays: Sequence[Tensor]) -> Any:
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
-    """The shape that all shapes broadcast to."""
+    """The shape to which shapes broadcast."""
     return _broadcast_shapes("broadcast_shapes", *map(as_shape, shapes))
 
 
 def broadcast_to(array: Tensor, shape: Any) -> Any:
-    """The array repeated to a shape."""
+    """Broadcast an array to a shape."""
     array, new = as_tensor(array), as_shape(shape)
     if _broadcast_shapes("broadcast_to", array.shape, new) != new:
         raise ShapeError(
@@ -193,7 +193,7 @@ def broadcast_to(array: Tensor, shape: Any) -> Any:
 
 
 def broadcast_arrays(*args: Tensor) -> list[Any]:
-    """The arrays repeated to their common shape."""
+    """Broadcast arrays against each other."""
     return broadcast_operands("broadcast_arrays", *map(as_tensor, args))
 
 
@@ -210,7 +210,7 @@ def _same_dtype(name: str, arrays: Any) -> list[Any]:
 
 
 def concatenate(arrays: Sequence[Tensor], axis: int | None = 0, dtype: Any = None) -> Any:
-    """The arrays one after another along an axis; None joins all their elements."""
+    """Join arrays along an existing axis; None flattens them first."""
     if dtype is None and (made := joined(arrays, axis, np.concatenate)) is not None:
         return made
     _no_array("concatenate", axis)
@@ -233,12 +233,12 @@ def _no_array(name: str, axis: Any) -> None:
 
 
 def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Any:
-    """The arrays one after another along an axis; None joins all their elements."""
+    """Join arrays along an existing axis; None flattens them first."""
     return concatenate(arrays, axis)
 
 
 def stack(arrays: Sequence[Tensor], axis: int = 0, out: None = None, dtype: Any = None) -> Any:
-    """The arrays side by side along a new axis."""
+    """Join arrays along a new axis."""
     if out is dtype is None and (made := joined(arrays, axis, np.stack)) is not None:
         return made
     refuse_out("stack", out)
@@ -256,7 +256,7 @@ def stack(arrays: Sequence[Tensor], axis: int = 0, out: None = None, dtype: Any 
 
 
 def vstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
-    """The arrays below one another."""
+    """Stack arrays vertically, along the first axis."""
     return concatenate([atleast_2d(x) for x in _same_dtype("vstack", tup)], 0, dtype)
 
 
@@ -264,29 +264,32 @@ row_stack = vstack
 
 
 def hstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
-    """The arrays next to one another, along the second axis (the first of 1-d arrays)."""
+    """Stack arrays horizontally, along the second axis (the first of 1-d arrays)."""
     tensors = [atleast_1d(x) for x in _same_dtype("hstack", tup)]
     return concatenate(tensors, 0 if all(x.ndim == 1 for x in tensors) else 1, dtype)
 
 
 def dstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
-    """The arrays along the third axis."""
+    """Stack arrays along the third axis."""
     return concatenate([atleast_3d(x) for x in _same_dtype("dstack", tup)], 2, dtype)
 
 
 def column_stack(tup: Sequence[Tensor]) -> Any:
-    """1-d arrays as the columns of a matrix."""
+    """Stack 1-d arrays as the columns of a matrix."""
     tensors = [as_tensor(x) for x in members("column_stack: tup", tup)]
     return concatenate([reshape(x, (-1, 1)) if x.ndim < 2 else x for x in tensors], 1)
 
 
 def append(arr: Tensor, values: Tensor, axis: int | None = None) -> Any:
-    """The values after the array."""
+    """Append values along an axis; None flattens both first."""
     return concatenate([arr, values], axis)
 
 
 def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
-    """Pieces along an axis: so many equal ones, or cut at the indices."""
+    """Split along an axis into equal parts, or at indices.
+
+    A number of parts that does not divide the size raises `ShapeError`.
+    """
     ary = as_tensor(ary)
     place = one_axis("split", axis, ary.ndim)
     count = indices_or_sections
@@ -300,7 +303,7 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) 
 
 
 def array_split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
-    """Pieces along an axis; the first ones are longer if the size is not divisible."""
+    """Split along an axis, into parts that may differ in size by one, or at indices."""
     ary = as_tensor(ary)
     place = one_axis("array_split", axis, ary.ndim)
     size = ary.shape[place]
@@ -326,22 +329,22 @@ def array_split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int
 
 
 def vsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
-    """Pieces along the first axis."""
+    """Split along the first axis."""
     return split(ary, indices_or_sections, 0)
 
 
 def hsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
-    """Pieces along the second axis (the first of a 1-d array)."""
+    """Split along the second axis (the first of 1-d arrays)."""
     return split(ary, indices_or_sections, 0 if as_tensor(ary).ndim == 1 else 1)
 
 
 def dsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
-    """Pieces along the third axis."""
+    """Split along the third axis."""
     return split(ary, indices_or_sections, 2)
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Any, ...]:
-    """The slices along an axis."""
+    """Split an array into the slices along an axis."""
     x = moveaxis(x, axis, 0)
     return tuple(x[i] for i in range(x.shape[0]))
 
@@ -350,7 +353,7 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 def tile(A: Tensor, reps: int | Sequence[int]) -> Any:
-    """The whole array repeated along axes."""
+    """Repeat the whole array `reps` times along each axis."""
     A, counts = as_tensor(A).copy(), as_shape(reps)
     rank = max(A.ndim, len(counts))
     counts = (1,) * (rank - len(counts)) + counts
@@ -368,9 +371,10 @@ def repeat(
     *,
     total_repeat_length: Size | None = None,
 ) -> Any:
-    """Each element repeated along an axis.
+    """Repeat each element along an axis; None flattens first.
 
-    `repeats` may differ from element to element.
+    `repeats` is one count, or one for each element. Counts that are traced need
+    `total_repeat_length`, the size of the result.
     """
     a = as_tensor(a).copy()
     a = ravel(a) if axis is None else a
@@ -419,23 +423,23 @@ def _repeated_places(repeats: TracedTensor, size: Any, total: Size | None) -> An
 
 
 def flip(m: Tensor, axis: Axis = None) -> Any:
-    """The elements in reverse order along axes."""
+    """Reverse the elements along axes; None takes all axes."""
     m = as_tensor(m)
     return is_part(m, apply("flip", m, axes=some_axes("flip", axis, m.ndim)))
 
 
 def flipud(m: Tensor) -> Any:
-    """The rows in reverse order."""
+    """Reverse the rows."""
     return flip(m, 0)
 
 
 def fliplr(m: Tensor) -> Any:
-    """The columns in reverse order."""
+    """Reverse the columns."""
     return flip(m, 1)
 
 
 def rot90(m: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    """The array turned by k quarters in the plane of two axes."""
+    """Rotate by 90 degrees, k times, in the plane of two axes."""
     m = as_tensor(m)
     chosen = some_axes("rot90", axes, m.ndim)
     if len(chosen) != 2:
@@ -451,7 +455,7 @@ def rot90(m: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
 
 
 def roll(a: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Any:
-    """The elements moved along axes; what leaves at the end enters at the front."""
+    """Shift elements along axes cyclically; None shifts the flattened array."""
     a = as_tensor(a).copy()
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), a.shape)

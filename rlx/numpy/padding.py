@@ -34,10 +34,10 @@ _BY_STATISTIC: dict[str, Callable[..., Any]] = {
 
 
 def pad(array: Tensor, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
-    """The array with a border.
+    """Pad an array.
 
-    Modes: "constant" (`constant_values`), "edge", "reflect", "symmetric", "wrap",
-    "linear_ramp" (`end_values`), "maximum", "minimum", "mean", "median" (`stat_length`), "empty".
+    Modes: "constant" (`constant_values`), "edge", "reflect", "symmetric", "wrap", "linear_ramp"
+    (`end_values`), "maximum", "minimum", "mean", "median" (`stat_length`), "empty".
     """
     array = as_tensor(array)
     given = _pairs("pad_width", pad_width, array.ndim)

@@ -73,7 +73,7 @@ def check_inside(name: str, indices: Tensor, size: Any, mode: str) -> None:
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Any, ...]:
-    """The index along each axis for indices that count through all elements."""
+    """Convert flat indices to one index array for each axis of a shape."""
     left, sizes = integers("unravel_index", indices), as_shape(shape)
     for n in sizes:
         left = convert(left, index_dtype(left.dtype, n))
@@ -96,7 +96,7 @@ def ravel_multi_index(
     *,
     dtype: Any = None,
 ) -> Any:
-    """Indices that count through all elements, from an index along each axis."""
+    """Convert one index array for each axis to flat indices."""
     result: Any = Array(np.zeros((), INT32))
     indices = members("ravel_multi_index: multi_index", multi_index)
     sizes = as_shape(dims)

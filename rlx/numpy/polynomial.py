@@ -30,7 +30,10 @@ from .sorting import searchsorted
 
 
 def polyval(p: Tensor, x: Tensor, *, unroll: int = 16) -> Any:
-    """The value of a polynomial at x; `unroll` changes nothing."""
+    """Evaluate a polynomial at x by Horner's scheme; `unroll` has no effect.
+
+    `p` holds the coefficients, the highest power first.
+    """
     p = with_axes("polyval: p", p, 1)
     x = convert_exactly(x, result_dtype(p, as_operand(x)))
     result = multiply(x, 0)
@@ -69,7 +72,7 @@ def polymul(a1: Tensor, a2: Tensor, *, trim_leading_zeros: bool = False) -> Any:
 
 
 def polydiv(u: Tensor, v: Tensor, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
-    """The quotient and the remainder of two polynomials."""
+    """The quotient and remainder of polynomial division."""
     u, v = vector("polydiv: u", u, least=1), vector("polydiv: v", v, least=1)
     dtype = result_dtype(u, v, inexact=True)
     rest, divisor = (convert_exactly(x, dtype) for x in (u, v))
@@ -87,9 +90,9 @@ def polydiv(u: Tensor, v: Tensor, *, trim_leading_zeros: bool = False) -> tuple[
 
 
 def poly(seq_of_zeros: Tensor) -> Any:
-    """The coefficients of the polynomial with these zeros.
+    """The coefficients of the monic polynomial with the given roots.
 
-    Of a square matrix it is the characteristic polynomial.
+    For a square matrix it is the characteristic polynomial.
     """
     x = as_tensor(seq_of_zeros)
     x = eigvals(x) if x.ndim == 2 else vector("poly: seq_of_zeros", x)
@@ -109,11 +112,11 @@ def polyfit(
     w: Tensor | None = None,
     cov: bool | str = False,
 ) -> Any:
-    """The polynomial of a degree through points with the least squares of misses.
+    """The coefficients of the least-squares polynomial of degree `deg`.
 
-    Points have the weights `w`. With `full` the result is the coefficients, the sum of squares,
-    the rank, the singular values and rcond; with `cov` the coefficients and their covariances,
-    which "unscaled" leaves without the size of the misses.
+    `w` are weights of the residuals. With `full` the sum of squared residuals, the rank, the
+    singular values and rcond come along; with `cov` the covariance matrix of the coefficients,
+    which "unscaled" does not scale by the residuals.
     """
     dtype = result_dtype(as_tensor(x), as_tensor(y), inexact=True)
     x, y = convert_exactly(x, dtype), convert_exactly(y, dtype)
@@ -137,10 +140,10 @@ def polyfit(
 
 
 def roots(p: Tensor, *, strip_zeros: bool = True) -> Any:
-    """The zeros of a polynomial: the eigenvalues of its companion matrix.
+    """The roots of a polynomial: the eigenvalues of its companion matrix.
 
-    Coefficients 0 at its ends are left out, which needs known numbers; traced code says
-    `strip_zeros=False`.
+    Zero coefficients at both ends are stripped, which needs known numbers; use `strip_zeros=False`
+    in traced code.
     """
     p = vector("roots: p", p)
     p = p if is_inexact(p.dtype) else convert(p, FLOAT)
@@ -170,7 +173,7 @@ def polyder(p: Tensor, m: int = 1) -> Any:
 
 
 def polyint(p: Tensor, m: int = 1, k: Any = None) -> Any:
-    """The m-th integral of a polynomial, with one constant or one for each step."""
+    """The m-th antiderivative of a polynomial; `k` are the integration constants."""
     p, m = vector("polyint: p", p), count_of("polyint: m", m, most=10_000)
     dtype = result_dtype(p, inexact=True)
     constants = broadcast_to(convert_exactly(0 if k is None else k, dtype), (m,))
@@ -188,10 +191,10 @@ def interp(
     right: Tensor | str | None = None,
     period: Tensor | None = None,
 ) -> Any:
-    """The value at x on the line through the points (xp, fp), whose xp rise.
+    """Linear interpolation at x of the points (xp, fp) with ascending xp.
 
-    Beyond the ends it is `left` and `right`; None is the nearest value, "extrapolate" goes on along
-    the line.
+    Outside of the range the result is `left` and `right`: None takes the end point, "extrapolate"
+    continues the line. `period` makes xp and x periodic.
     """
     for end in (left, right):
         if isinstance(end, str) and end != "extrapolate":
@@ -242,27 +245,27 @@ def _window(name: str, size: int, *weights: float) -> Any:
 
 
 def hanning(M: int) -> Any:
-    """A raised cosine that is zero at both ends."""
+    """The Hann window: a raised cosine, zero at both ends."""
     return _window("hanning", M, 0.5, -0.5)
 
 
 def hamming(M: int) -> Any:
-    """A raised cosine with small steps at both ends."""
+    """The Hamming window: a raised cosine with steps at both ends."""
     return _window("hamming", M, 0.54, -0.46)
 
 
 def blackman(M: int) -> Any:
-    """A window of three cosines."""
+    """The Blackman window, a sum of three cosines."""
     return _window("blackman", M, 0.42, -0.5, 0.08)
 
 
 def bartlett(M: int) -> Any:
-    """A triangle that is zero at both ends."""
+    """The Bartlett window: a triangle, zero at both ends."""
     return new_array(np.bartlett(count_of("bartlett: M", M, -(2**31))).astype("float32"))
 
 
 def kaiser(M: int, beta: float) -> Any:
-    """A window of a Bessel function; beta trades width for low sides."""
+    """The Kaiser window; a larger `beta` gives a wider main lobe and lower side lobes."""
     M = count_of("kaiser: M", M, -(2**31))
     beta = known_real("kaiser: beta", beta)
     with np.errstate(all="ignore"):  # an infinite beta makes NaNs
@@ -274,6 +277,6 @@ def kaiser(M: int, beta: float) -> Any:
 
 @eager
 def i0(x: Tensor) -> Any:
-    """The modified Bessel function of order 0."""
+    """The modified Bessel function of the first kind of order 0."""
     x = convert_exactly(x, result_dtype(as_operand(x), inexact=True))
     return multiply(exp(abs(x)), apply("bessel_i0e", x))

@@ -1,4 +1,4 @@
-"""Reductions and running totals: sum, max, any, argmax, cumsum and their like."""
+"""Reductions and cumulative operations: sum, max, any, argmax, cumsum, diff."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: s
     return eager(named(function, name, doc))
 
 
-sum = _total("sum", "reduce_sum", 0, add, "The sum over axes; None means all.")
-prod = _total("prod", "reduce_prod", 1, multiply, "The product over axes; None means all.")
+sum = _total("sum", "reduce_sum", 0, add, "The sum over axes; None takes all axes.")
+prod = _total("prod", "reduce_prod", 1, multiply, "The product over axes; None takes all axes.")
 
 
 def _extreme(name: str, op: str, for_bool: str, combine: Callable[..., Any], doc: str) -> Any:
@@ -152,8 +152,12 @@ def any_zero(sizes: Any) -> bool:
     return 0 in list(sizes)
 
 
-max = amax = _extreme("max", "reduce_max", "reduce_or", maximum, "The greatest element over axes.")
-min = amin = _extreme("min", "reduce_min", "reduce_and", minimum, "The least element over axes.")
+max = amax = _extreme(
+    "max", "reduce_max", "reduce_or", maximum, "The maximum over axes; NaN if there is one."
+)
+min = amin = _extreme(
+    "min", "reduce_min", "reduce_and", minimum, "The minimum over axes; NaN if there is one."
+)
 
 
 def _logical(name: str, op: str, neutral: bool, doc: str) -> Any:
@@ -172,17 +176,17 @@ def _logical(name: str, op: str, neutral: bool, doc: str) -> Any:
     return named(function, name, doc)
 
 
-any = _logical("any", "reduce_or", False, "Whether an element over axes is true.")
+any = _logical("any", "reduce_or", False, "Whether any element over axes is true.")
 all = _logical("all", "reduce_and", True, "Whether all elements over axes are true.")
 
 
 def count_nonzero(a: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The number of elements over axes that are not zero."""
+    """The number of nonzero elements over axes."""
     return sum(truth(a), axis, keepdims=keepdims)
 
 
 def ptp(a: Tensor, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
-    """The distance between the greatest and the least element."""
+    """The range of values over axes: maximum minus minimum."""
     refuse_out("ptp", out)
     return max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims)
 
@@ -213,10 +217,7 @@ def _place(name: str, x: Tensor, axis: int | None, keepdims: bool | None) -> Any
 def argmax(
     a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Any:
-    """The index of the greatest element along an axis.
-
-    It is the first of equal ones; NaN counts most.
-    """
+    """The index of the maximum along an axis, the first of several; NaN is maximal."""
     refuse_out("argmax", out)
     return _place("argmax", a, axis, keepdims)
 
@@ -225,10 +226,7 @@ def argmax(
 def argmin(
     a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Any:
-    """The index of the least element along an axis.
-
-    It is the first of equal ones; NaN counts most.
-    """
+    """The index of the minimum along an axis, the first of several; NaN is minimal."""
     refuse_out("argmin", out)
     return _place("argmin", a, axis, keepdims)
 
@@ -249,27 +247,27 @@ def _running(op: str, x: Tensor, axis: int | None, dtype: Any) -> Any:
 
 @eager
 def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
-    """Running sums along an axis; None runs over all elements."""
+    """The cumulative sum along an axis; None flattens first."""
     refuse_out("cumsum", out)
     return _running("cumsum", a, axis, dtype)
 
 
 @eager
 def cumprod(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
-    """Running products along an axis; None runs over all elements."""
+    """The cumulative product along an axis; None flattens first."""
     refuse_out("cumprod", out)
     return _running("cumprod", a, axis, dtype)
 
 
 @eager
 def cummax(x: Tensor, axis: int | None = None) -> Any:
-    """The greatest element so far along an axis."""
+    """The cumulative maximum along an axis; None flattens first."""
     return _running("cummax", x, axis, None)
 
 
 @eager
 def cummin(x: Tensor, axis: int | None = None) -> Any:
-    """The least element so far along an axis."""
+    """The cumulative minimum along an axis; None flattens first."""
     return _running("cummin", x, axis, None)
 
 
@@ -285,9 +283,9 @@ def diff(
     prepend: Tensor | None = None,
     append: Tensor | None = None,
 ) -> Any:
-    """The differences of neighbours along an axis, taken n times.
+    """The n-th discrete difference along an axis.
 
-    `prepend` and `append` are put before and after a first; numbers stand for slices of size 1.
+    `prepend` and `append` are joined to `a` first; scalars are broadcast to a slice of size 1.
     """
     a = as_tensor(a)
     place = one_axis("diff", axis, a.ndim)
@@ -306,9 +304,9 @@ def diff(
 
 
 def ediff1d(ary: Tensor, to_end: Tensor | None = None, to_begin: Tensor | None = None) -> Any:
-    """The differences of neighbours among all elements.
+    """The differences of consecutive elements of the flattened array.
 
-    `to_begin` and `to_end` are put before and after the differences.
+    `to_begin` and `to_end` are joined to the differences.
     """
     found = diff(ravel(ary))
     parts = [
@@ -320,7 +318,10 @@ def ediff1d(ary: Tensor, to_end: Tensor | None = None, to_begin: Tensor | None =
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, axis: int = -1) -> Any:
-    """The area below a line through points, by the trapezoid rule."""
+    """The integral along an axis by the trapezoidal rule.
+
+    Samples are at `x`, or `dx` apart.
+    """
     if x is None:
         return rounded_once(lambda y: _trapezoid(y, None, dx, axis), y)
     return rounded_once(lambda y, x: _trapezoid(y, x, dx, axis), y, x)
@@ -359,5 +360,7 @@ def _cumulative(name: str, fn: Callable[..., Any], first: int, doc: str) -> Any:
     return named(function, name, doc)
 
 
-cumulative_sum = _cumulative("cumulative_sum", cumsum, 0, "Running sums along an axis.")
-cumulative_prod = _cumulative("cumulative_prod", cumprod, 1, "Running products along an axis.")
+cumulative_sum = _cumulative("cumulative_sum", cumsum, 0, "The cumulative sum along an axis.")
+cumulative_prod = _cumulative(
+    "cumulative_prod", cumprod, 1, "The cumulative product along an axis."
+)

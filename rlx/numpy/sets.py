@@ -36,10 +36,12 @@ def unique(
     fill_value: Any = None,
     sorted: bool = True,
 ) -> Any:
-    """The different elements, or slices along an axis, in rising order.
+    """The sorted unique elements of an array, or its unique slices along an axis.
 
-    NaN counts once if `equal_nan`. In traced code `size` is needed: so many, the rest filled with
-    `fill_value` or the least one. They are sorted whatever `sorted` says.
+    The optional results are the index of each first occurrence, the indices that rebuild `ar`, and
+    the counts. NaNs are equal to each other if `equal_nan`. Traced code needs `size`, the size of
+    the result; shorter results are padded with `fill_value`, by default the minimum. `sorted=False`
+    sorts as well.
     """
     ar = as_tensor(ar)
     return_index = flag("unique: return_index", return_index)
@@ -110,7 +112,7 @@ def _in_order(x: Any, equal_nan: bool = True) -> tuple[Any, Any, Any]:
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` gives."""
+    """The result of `unique_all`."""
 
     values: Any
     indices: Any
@@ -119,28 +121,28 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` gives."""
+    """The result of `unique_counts`."""
 
     values: Any
     counts: Any
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` gives."""
+    """The result of `unique_inverse`."""
 
     values: Any
     inverse_indices: Any
 
 
 def unique_values(x: Tensor, /, *, size: Size | None = None, fill_value: Any = None) -> Any:
-    """The different elements in rising order."""
+    """The sorted unique elements; NaNs differ."""
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
 def unique_counts(
     x: Tensor, /, *, size: Size | None = None, fill_value: Any = None
 ) -> UniqueCounts:
-    """The different elements, and how often each occurs."""
+    """The sorted unique elements and their counts."""
     found = unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value)
     return UniqueCounts(*found)
 
@@ -148,7 +150,7 @@ def unique_counts(
 def unique_inverse(
     x: Tensor, /, *, size: Size | None = None, fill_value: Any = None
 ) -> UniqueInverse:
-    """The different elements, and for each element its place among them."""
+    """The sorted unique elements and the indices that rebuild x from them."""
     x = as_tensor(x)
     values, places = unique(
         x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value
@@ -157,7 +159,7 @@ def unique_inverse(
 
 
 def unique_all(x: Tensor, /, *, size: Size | None = None, fill_value: Any = None) -> UniqueAll:
-    """The different elements, their first places, the inverse and the counts."""
+    """The sorted unique elements, first indices, inverse indices and counts."""
     x = as_tensor(x)
     found = unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value)
     values, first, places, counts = found
@@ -172,9 +174,9 @@ def isin(
     *,
     method: str = "auto",
 ) -> Any:
-    """Whether each element is among those of `test_elements`.
+    """Elementwise test whether each element is in `test_elements`.
 
-    Every `method` gives the same, and so does `assume_unique`.
+    `method` and `assume_unique` do not change the result.
     """
     choice("isin: method", method, ("auto", "compare_all", "binary_search", "sort"))
     dtype = result_dtype(as_operand(element), as_operand(test_elements))
@@ -220,10 +222,11 @@ def intersect1d(
     size: Size | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The elements that both arrays have, and if wanted their places in both.
+    """The sorted unique elements that are in both arrays.
 
-    In traced code `size` is needed: so many, the rest filled with `fill_value` or the least one,
-    and its places with the sizes of the arrays.
+    With `return_indices` their first indices in both arrays come along. Traced code needs `size`;
+    shorter results are padded with `fill_value`, by default the minimum, and their indices with the
+    size of the array.
     """
     assume_unique = flag("intersect1d: assume_unique", assume_unique)
     return_indices = flag("intersect1d: return_indices", return_indices)
@@ -246,10 +249,7 @@ def intersect1d(
 
 
 def union1d(ar1: Tensor, ar2: Tensor, *, size: Size | None = None, fill_value: Any = None) -> Any:
-    """The elements that one or both arrays have.
-
-    In traced code `size` is needed, as for `unique`.
-    """
+    """The sorted unique elements of either array; traced code needs `size`."""
     return unique(concatenate([ravel(ar1), ravel(ar2)]), size=size, fill_value=fill_value)
 
 
@@ -261,9 +261,9 @@ def setdiff1d(
     size: Size | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The elements of ar1 that ar2 has not.
+    """The sorted unique elements of `ar1` that are not in `ar2`.
 
-    In traced code `size` is needed: so many, the rest filled with `fill_value` or 0.
+    Traced code needs `size`; shorter results are padded with `fill_value`, by default 0.
     """
     assume_unique = flag("setdiff1d: assume_unique", assume_unique)
     if size is None:
@@ -285,9 +285,9 @@ def setxor1d(
     size: Size | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The elements that exactly one array has.
+    """The sorted unique elements that are in exactly one of the arrays.
 
-    In traced code `size` is needed: so many, the rest filled with `fill_value` or the least one.
+    Traced code needs `size`; shorter results are padded with `fill_value`, by default the minimum.
     """
     assume_unique = flag("setxor1d: assume_unique", assume_unique)
     if size is None:
@@ -300,7 +300,7 @@ def setxor1d(
 
 
 def trim_zeros(filt: Tensor, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Any:
-    """The array without zeros at the front and back of axes; None means all."""
+    """Trim leading ("f") and trailing ("b") zeros along axes; None takes all axes."""
     known = known_array("trim_zeros", filt, "slice the array")
     choice("trim_zeros: trim", trim, ("f", "b", "fb", "bf", "F", "B", "FB", "BF", ""))
     places = []

@@ -34,7 +34,10 @@ def sort(
     stable: bool = True,
     descending: bool = False,
 ) -> Any:
-    """The elements along an axis in rising order; NaN comes last."""
+    """A sorted copy of an array along an axis; None sorts all elements.
+
+    The sort is stable whatever `kind` says. NaNs come last, with `descending` first.
+    """
     _check_plain("sort", kind, order)
     a, place = along("sort", a, axis)
     (result,) = apply("sort", a, axis=place, n_keys=1)
@@ -51,7 +54,10 @@ def argsort(
     descending: bool = False,
     dtype: Any = None,
 ) -> Any:
-    """The indices that put an axis in rising order; equal elements keep theirs."""
+    """The indices that sort an array along an axis, as int32 or `dtype`.
+
+    The sort is stable whatever `kind` says, also with `descending`.
+    """
     _check_plain("argsort", kind, order)
     numbers = _order_of(a, axis, descending)
     return numbers if dtype is None else numbers.astype(dtype)
@@ -78,7 +84,7 @@ def _order_of(a: Tensor, axis: int | None, descending: bool) -> Any:
 
 
 def lexsort(keys: Sequence[Tensor], axis: int = -1) -> Any:
-    """The indices that sort by the last key, ties by the one before it, and so on."""
+    """The indices of an indirect stable sort by several keys, the last key first."""
     tensors = [as_tensor(key) for key in members("lexsort: keys", keys)]
     if not tensors:
         raise wrong("lexsort: keys", keys, "a list of keys", "give one key or more")
@@ -90,16 +96,16 @@ def lexsort(keys: Sequence[Tensor], axis: int = -1) -> Any:
 
 
 def partition(a: Tensor, kth: int, axis: int = -1) -> Any:
-    """The elements so that the one of rank `kth` stands at its place.
+    """A copy whose element `kth` is where sorting would put it.
 
-    All are sorted here.
+    The whole axis is sorted, which satisfies the definition.
     """
     _check_rank("partition", a, kth, axis)
     return sort(a, axis)
 
 
 def argpartition(a: Tensor, kth: int, axis: int = -1) -> Any:
-    """The indices of `partition`."""
+    """The indices that partition an array, see `partition`."""
     _check_rank("argpartition", a, kth, axis)
     return argsort(a, axis)
 
@@ -116,7 +122,7 @@ def _check_rank(name: str, a: Tensor, kth: Any, axis: int) -> None:
 
 
 def sort_complex(a: Tensor) -> Any:
-    """The elements sorted by real, then imaginary part."""
+    """The elements as complex numbers, sorted by real, then by imaginary part."""
     a = as_tensor(a)
     return sort(convert(a, result_dtype(a, 1j)))
 
@@ -124,9 +130,10 @@ def sort_complex(a: Tensor) -> Any:
 def searchsorted(
     a: Tensor, v: Tensor, side: str = "left", sorter: Tensor | None = None, *, method: str = "scan"
 ) -> Any:
-    """Where elements v belong in a sorted vector.
+    """The indices at which to insert `v` into the sorted vector `a` to keep its order.
 
-    They go before equal ones, or after them with "right". Every `method` gives the same places.
+    `side` "left" inserts before equal elements, "right" after them. `sorter` holds the indices that
+    sort `a`. Every `method` gives the same indices.
     """
     _check_method("searchsorted", method, SEARCHES)
     choice("searchsorted: side", side, ("left", "right"))
@@ -170,7 +177,10 @@ def _check_method(name: str, method: str | None, methods: Sequence[str | None]) 
 
 
 def digitize(x: Tensor, bins: Tensor, right: bool = False, *, method: str | None = None) -> Any:
-    """The bin of each element, between edges that rise or fall."""
+    """The index of the bin of each element; `bins` are monotonic edges.
+
+    With `right` a bin includes its right edge instead of the left one.
+    """
     _check_method("digitize", method, (None, *SEARCHES))
     bins = as_tensor(bins)
     check_vector("digitize", bins)

@@ -66,7 +66,10 @@ def mean(
     keepdims: bool = False,
     where: Tensor | None = None,
 ) -> Any:
-    """The mean over axes; None means all."""
+    """The arithmetic mean over axes; None takes all axes.
+
+    Integers and bools give float32.
+    """
     refuse_out("mean", out)
     a, result = _inexact(as_tensor(a), dtype)
     total = sum(a, axis, keepdims=keepdims, where=where)
@@ -85,7 +88,7 @@ def average(
     returned: bool = False,
     keepdims: bool = False,
 ) -> Any:
-    """The mean over axes, with weights."""
+    """The weighted average over axes; with `returned` the sum of weights as well."""
     a = as_tensor(a)
     if weights is None:
         result = mean(a, axis, keepdims=keepdims)
@@ -123,9 +126,9 @@ def var(
     mean: Tensor | None = None,
     correction: float | None = None,
 ) -> Any:
-    """The mean squared distance from the mean; `ddof` is taken off the count.
+    """The variance over axes: squared deviations summed, divided by count - `ddof`.
 
-    A `mean` that is known is not computed again; its reduced axes have size 1.
+    `mean`, if given, is used for the mean; it keeps the reduced axes with size 1.
     """
     refuse_out("var", out)
     ddof = number("var: ddof", ddof if correction is None else correction)
@@ -155,7 +158,7 @@ def std(
     mean: Tensor | None = None,
     correction: float | None = None,
 ) -> Any:
-    """The square root of the variance."""
+    """The standard deviation over axes: the square root of `var`."""
     return sqrt(var(a, axis, dtype, out, ddof, keepdims, where, mean=mean, correction=correction))
 
 
@@ -182,8 +185,8 @@ def _nan_total(name: str, total: Callable[..., Any], neutral: int, doc: str) -> 
     return named(function, name, doc)
 
 
-nansum = _nan_total("nansum", sum, 0, "The sum of the elements that are not NaN.")
-nanprod = _nan_total("nanprod", prod, 1, "The product of the elements that are not NaN.")
+nansum = _nan_total("nansum", sum, 0, "The sum over axes, NaNs treated as 0.")
+nanprod = _nan_total("nanprod", prod, 1, "The product over axes, NaNs treated as 1.")
 
 
 def _nan_extreme(name: str, extreme: Callable[..., Any], least: float, doc: str) -> Any:
@@ -205,17 +208,17 @@ def _nan_extreme(name: str, extreme: Callable[..., Any], least: float, doc: str)
 
 
 nanmax = _nan_extreme(
-    "nanmax", max, -np.inf, "The greatest element that is not NaN; NaN if there is none."
+    "nanmax", max, -np.inf, "The maximum over axes, ignoring NaNs; NaN if all are NaN."
 )
 nanmin = _nan_extreme(
-    "nanmin", min, np.inf, "The least element that is not NaN; NaN if there is none."
+    "nanmin", min, np.inf, "The minimum over axes, ignoring NaNs; NaN if all are NaN."
 )
 
 
 def nanargmax(
     a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Any:
-    """The place of the greatest element that is not NaN; -1 if there is none."""
+    """The index of the maximum along an axis, ignoring NaNs; -1 if all are NaN."""
     refuse_out("nanargmax", out)
     place = argmax(_without_nan(a, -np.inf), axis, keepdims=keepdims)
     return choose(all(isnan(a), axis, keepdims=bool(keepdims)), -1, place)
@@ -224,7 +227,7 @@ def nanargmax(
 def nanargmin(
     a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Any:
-    """The place of the least element that is not NaN; -1 if there is none."""
+    """The index of the minimum along an axis, ignoring NaNs; -1 if all are NaN."""
     refuse_out("nanargmin", out)
     place = argmin(_without_nan(a, np.inf), axis, keepdims=keepdims)
     return choose(all(isnan(a), axis, keepdims=bool(keepdims)), -1, place)
@@ -243,7 +246,7 @@ def nanmean(
     keepdims: bool = False,
     where: Tensor | None = None,
 ) -> Any:
-    """The mean of the elements that are not NaN."""
+    """The mean over axes, ignoring NaNs."""
     refuse_out("nanmean", out)
     a = as_tensor(a)
     return mean(a, axis, dtype, keepdims=keepdims, where=_where_not_nan(a, where))
@@ -259,7 +262,7 @@ def nanvar(
     where: Tensor | None = None,
     mean: Tensor | None = None,
 ) -> Any:
-    """The variance of the elements that are not NaN."""
+    """The variance over axes, ignoring NaNs."""
     a = as_tensor(a)
     return var(a, axis, dtype, out, ddof, keepdims, _where_not_nan(a, where), mean=mean)
 
@@ -274,17 +277,17 @@ def nanstd(
     where: Tensor | None = None,
     mean: Tensor | None = None,
 ) -> Any:
-    """The standard deviation of the elements that are not NaN."""
+    """The standard deviation over axes, ignoring NaNs."""
     return sqrt(nanvar(a, axis, dtype, out, ddof, keepdims, where, mean=mean))
 
 
 def nancumsum(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
-    """Running sums, NaN counted as 0."""
+    """The cumulative sum along an axis, NaNs treated as 0."""
     return cumsum(_without_nan(a, 0), axis, dtype, out)
 
 
 def nancumprod(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
-    """Running products, NaN counted as 1."""
+    """The cumulative product along an axis, NaNs treated as 1."""
     return cumprod(_without_nan(a, 1), axis, dtype, out)
 
 
@@ -301,9 +304,9 @@ def cov(
     aweights: Tensor | None = None,
     dtype: Any = None,
 ) -> Any:
-    """The covariances of variables, each a row (or a column).
+    """The covariance matrix of variables, the rows of `m` (columns if not `rowvar`).
 
-    Observations count `fweights` times (integers), with the importance `aweights`.
+    `fweights` are integer repeat counts of the observations, `aweights` their relative importance.
     """
     taken = (0 if flag("cov: bias", bias) else 1) if ddof is None else number("cov: ddof", ddof)
     m, result = _variables(m, y, rowvar, dtype)
@@ -341,7 +344,7 @@ def _covariance(m: Any, taken: float, fweights: Tensor | None, aweights: Tensor 
 
 
 def corrcoef(x: Tensor, y: Tensor | None = None, rowvar: bool = True, dtype: Any = None) -> Any:
-    """The correlation coefficients of variables, each a row (or a column)."""
+    """The matrix of Pearson correlation coefficients of variables, see `cov`."""
     m, result = _variables(x, y, rowvar, dtype)
     table = _covariance(m, 1, None, None)
     if not table.ndim:

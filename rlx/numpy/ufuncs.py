@@ -41,11 +41,12 @@ def vectorize(
     excluded: Collection[int | str] = frozenset(),
     signature: str | None = None,
 ) -> Callable[..., Any]:
-    """Give a function that applies `pyfunc` over all axes its arguments do not own.
+    """Vectorize a function over all axes that its arguments do not own.
 
-    The signature names the axes each argument and result owns: "(m,n),(n)->(m)"; without one all
-    are scalars. The other axes broadcast as in NumPy. Arguments in `excluded`, by place or name,
-    are passed as they are.
+    The signature names the core axes of each argument and result, as in "(m,n),(n)->(m)"; without
+    one all are scalars. The other axes broadcast as in NumPy. Arguments in `excluded`, by position
+    or name, are passed as they are. An unreadable signature raises `ArgumentError`, core axes of
+    different sizes `ShapeError`.
 
     >>> import rlx.numpy as rnp
     >>> product = vectorize(rnp.dot, signature="(n),(n)->()")
@@ -130,9 +131,9 @@ def _mapped(fn: Callable[..., Any], given: list[Any], owned: Sequence[Core]) -> 
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Tensor, *args: Any, **kwargs: Any
 ) -> Any:
-    """Apply a function of a vector to all vectors along an axis.
+    """Apply a function of vectors to all 1-d slices along an axis.
 
-    The axes of its result stand where the axis was.
+    The axes of its result replace the axis.
     """
     from ..transforms.vmap import vmap  # with all of jit, which sums and products do not need
 
@@ -157,7 +158,7 @@ def apply_along_axis(
 
 
 def apply_over_axes(func: Callable[..., Any], a: Tensor, axes: int | Sequence[int]) -> Any:
-    """Apply a reduction `func(x, axis)` along axes in turn; they keep size 1."""
+    """Apply a reduction `func(x, axis)` over several axes in turn; axes keep size 1."""
     check_function(func, "apply_over_axes: the function")
     a = as_tensor(a)
     for axis in axes if isinstance(axes, Sequence) else (axes,):
@@ -171,7 +172,7 @@ def apply_over_axes(func: Callable[..., Any], a: Tensor, axes: int | Sequence[in
 
 @final
 class ufunc:
-    """A function of single numbers, with methods that run it along axes.
+    """A function of single numbers with NumPy's methods that apply it along axes.
 
     `total` and `running` compute `reduce` and `accumulate` at once; without them the function is
     called for one element after another.
@@ -226,7 +227,7 @@ class ufunc:
         initial: Tensor | None = None,
         where: Tensor | None = None,
     ) -> Any:
-        """The elements along an axis combined, from first to last; None takes all."""
+        """Reduce an array along an axis by the function; None reduces all elements."""
         a = self._operand("reduce", a, dtype, out)
         start = self.identity if initial is None else initial
         if where is not None and start is None:
@@ -242,7 +243,7 @@ class ufunc:
         return reshape(result, shape) if keepdims else result
 
     def accumulate(self, a: Tensor, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
-        """The elements so far along an axis combined, at each place."""
+        """The results of applying the function cumulatively along an axis."""
         a = self._operand("accumulate", a, dtype, out)
         place, _ = self._place("accumulate", a, axis)
         if self._running is not None:
@@ -260,7 +261,7 @@ class ufunc:
     def at(
         self, a: Tensor, indices: Any, b: Tensor | None = None, /, *, inplace: bool = False
     ) -> Any:
-        """A new array where the function was applied at indices, one after another."""
+        """A copy with the function applied at indices, repeated indices one by one."""
         check_copied(f"{self.__name__}.at", inplace)
         more = () if b is None else (as_tensor(b),)
         if self.nin != 1 + len(more):
@@ -285,9 +286,9 @@ class ufunc:
     def reduceat(
         self, a: Tensor, indices: Tensor, axis: int = 0, dtype: Any = None, out: None = None
     ) -> Any:
-        """The elements between each index and the next combined.
+        """Reduce the slices from each index up to the next one.
 
-        Where the next is not greater there is the element at the index.
+        Where the next index is not greater, the result is the element at the index.
         """
         a = self._operand("reduceat", a, dtype, out)
         place, _ = self._place("reduceat", a, axis)
@@ -306,7 +307,7 @@ class ufunc:
         return moveaxis(result, 0, place)
 
     def outer(self, A: Tensor, B: Tensor, /) -> Any:
-        """The function of each element of A with each of B."""
+        """The function applied to all pairs of elements of A and B."""
         A, B = self._operand("outer", A), as_tensor(B)
         return self.function(reshape(A, (*A.shape, *(1,) * B.ndim)), B)
 
@@ -356,7 +357,7 @@ class ufunc:
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
-    """A ufunc of a function of single numbers, which is traced.
+    """Make a ufunc of a function of single numbers, which is traced.
 
     >>> frompyfunc(lambda x, y: 2 * x + y, nin=2, nout=1).reduce([0, 1, 2, 3])
     Array(11, dtype=int32)

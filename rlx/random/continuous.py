@@ -1,6 +1,6 @@
 """Distributions of real numbers, vectors and matrices.
 
-Uniform bits are put through the inverse of their distribution.
+Most are made from uniform bits by the inverse of the distribution function.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNSIGNED = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4, 8)}
 def uniform(
     key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
 ) -> Any:
-    """Uniform distribution from `minval` up to but without `maxval`.
+    """Uniform distribution on [minval, maxval).
 
     >>> from rlx.random import key
     >>> uniform(key(0), (2,))
@@ -67,9 +67,9 @@ def between(random: Any, dtype: np.dtype, low: Any, high: Any) -> Any:
 
 @takes_key
 def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Normal distribution of mean 0 and variance 1.
+    """Standard normal distribution.
 
-    Of a complex dtype both parts have variance 1/2.
+    For a complex dtype the real and imaginary parts have variance 1/2.
     """
     dtype = FLOAT if dtype is None else as_dtype(dtype)
     if is_complex(dtype):
@@ -89,7 +89,7 @@ def normal_of(random: Any, dtype: np.dtype) -> Any:
 
 @takes_key
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Normal distribution truncated to numbers between `lower` and `upper`."""
+    """Standard normal distribution truncated to the interval from `lower` to `upper`."""
     dtype = check_float("truncated_normal", dtype)
     low, high = (as_tensor(x).astype(dtype) for x in (lower, upper))
     if shape is None:
@@ -103,7 +103,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 
 @takes_key
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
-    """Log-normal distribution: the logarithm is normal with deviation `sigma`."""
+    """Log-normal distribution: exp of a normal variable with deviation `sigma`."""
     shape, (sigma,) = with_parameters("lognormal", shape, dtype, sigma)
     return rnp.exp(normal(key, shape, dtype) * sigma)
 
@@ -116,9 +116,9 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 @takes_key
 def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None) -> Any:
-    """Gumbel distribution: that of the greatest of many.
+    """Standard Gumbel distribution.
 
-    The mode "high" takes twice the bits, for numbers that are rarer than the default "low" gives.
+    The mode "high" uses twice the bits, for rarer values than the default "low" can give.
     """
     dtype = check_float("gumbel", dtype)
     if is_high("gumbel", mode):
@@ -131,7 +131,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
 
 @takes_key
 def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Laplace distribution: exponential on both sides of 0."""
+    """Standard Laplace distribution."""
     dtype = check_float("laplace", dtype)
     above = float(ml_dtypes.finfo(dtype).epsneg) - 1.0
     u = uniform(key, shape, dtype, minval=above)
@@ -140,7 +140,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 @takes_key
 def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Logistic distribution."""
+    """Standard logistic distribution."""
     dtype = check_float("logistic", dtype)
     u = uniform(key, shape, dtype, minval=_tiny(dtype))
     return rnp.log(u) - rnp.log1p(-u)
@@ -148,7 +148,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 @takes_key
 def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Cauchy distribution, which has no mean."""
+    """Standard Cauchy distribution."""
     dtype = check_float("cauchy", dtype)
     u = uniform(key, shape, dtype, minval=float(ml_dtypes.finfo(dtype).eps))
     return rnp.tan(math.pi * (u - 0.5))
@@ -156,30 +156,30 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 @takes_key
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Pareto distribution: numbers from 1 whose tail falls as x to the power of `-b`."""
+    """Pareto distribution on [1, inf) with shape parameter `b`."""
     shape, (b,) = with_parameters("pareto", shape, dtype, b)
     return rnp.exp(exponential(key, shape, dtype) / b)
 
 
 @takes_key
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Rayleigh distribution: lengths of vectors of two normal numbers, times `scale`."""
+    """Rayleigh distribution with the given scale."""
     shape, (scale,) = with_parameters("rayleigh", shape, dtype, scale)
     return scale * rnp.sqrt(rnp.log(uniform(key, shape, dtype)) * -2.0)
 
 
 @takes_key
 def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Maxwell distribution: lengths of vectors of three normal numbers."""
+    """Standard Maxwell distribution: the norm of a normal vector in 3 dimensions."""
     x = normal(key, (*as_shape(shape), 3), check_float("maxwell", dtype))
     return rnp.sqrt(rnp.sum(x * x, -1))
 
 
 @takes_key
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Numbers at both sides of `loc`, as far from it as `maxwell` gives times `scale`.
+    """Double-sided Maxwell distribution: `loc` plus or minus `scale` * `maxwell`.
 
-    `shape` comes before that of the parameters.
+    The result has shape `shape` + the shape of the parameters.
     """
     dtype = check_float("double_sided_maxwell", dtype)
     inner, _ = with_parameters("double_sided_maxwell", None, dtype, loc, scale)
@@ -192,7 +192,7 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
 
 @takes_key
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Wald (inverse Gaussian) distribution of variance `mean` ** 3.
+    """Wald (inverse Gaussian) distribution with mean `mean` and scale 1.
 
     Michael, Schucany and Haas, "Generating random variates using transformations with multiple
     roots", The American Statistician 30, 1976.
@@ -211,9 +211,9 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
-    """Weibull distribution: that of the least of many.
+    """Weibull distribution with the given scale and concentration (shape parameter).
 
-    One number is drawn for each element of `shape`, and put to all parameters.
+    `shape` is that of the uniform draws, which broadcast with the parameters.
     """
     dtype = check_float("weibull_min", dtype)
     scale, concentration = (as_tensor(x).astype(dtype) for x in (scale, concentration))
@@ -224,7 +224,7 @@ def weibull_min(
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
 ) -> Any:
-    """Triangular distribution from `left` to `right`, with the given mode."""
+    """Triangular distribution on [left, right] with the given mode."""
     parameters = with_parameters("triangular", shape, dtype, left, mode, right)
     shape, (left, mode, right) = parameters
     u = uniform(key, shape, dtype)
@@ -281,9 +281,9 @@ METHODS = ("cholesky", "eigh", "svd")
 def multivariate_normal(
     key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None, method: str = "cholesky"
 ) -> Any:
-    """Multivariate normal of means `f[..., n]` and covariances `f[..., n, n]`.
+    """Multivariate normal distribution: means `f[..., n]`, covariances `f[..., n, n]`.
 
-    `method` factors the covariance: "cholesky", or "eigh" or "svd", which take singular ones too.
+    `method` factors the covariance: "cholesky", or "eigh" or "svd", which allow a singular one.
 
     >>> from rlx.random import key
     >>> multivariate_normal(key(0), [0.0, 1.0], [[2.0, 1.0], [1.0, 2.0]], (3,)).shape
@@ -318,8 +318,8 @@ def _root(cov: Any, method: str) -> Any:
 def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None) -> Any:
     """Random orthogonal matrices of size n, unitary for a complex dtype.
 
-    All are equally likely. With `m` they are n by m, with orthonormal rows or columns, whichever
-    are fewer.
+    They are uniform (Haar) distributed. With `m` they are n x m, with orthonormal rows or columns,
+    whichever are fewer.
 
     Mezzadri, "How to generate random matrices from the classical compact groups", 2007.
     """

@@ -1,8 +1,8 @@
-"""Distributions of integers and bools; choices and permutations.
+"""Discrete distributions; choices and permutations.
 
-Small means are counted out, large ones are found by rejection. Hoermann, "The transformed
-rejection method for generating Poisson random variables", 1993, and "The generation of binomial
-random variates", 1993.
+Poisson and binomial draws count events for small means, and use rejection for large ones: Hörmann,
+"The transformed rejection method for generating Poisson random variables", 1993, and "The
+generation of binomial random variates", 1993.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from .keys import bits, split, takes_key
 
 @takes_key
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
-    """Integers from `minval` up to but without `maxval`.
+    """Uniform integers on [minval, maxval).
 
-    Where arrays of bounds leave no integer the result is `minval`; plain numbers must leave one.
+    Where arrays of bounds leave no integer the result is `minval`; Python numbers raise
+    `ArgumentError`.
 
     >>> from rlx.random import key
     >>> randint(key(0), (5,), 0, 10)
@@ -89,7 +90,7 @@ def _check_bounds(low: Any, high: Any, dtype: np.dtype) -> None:
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
     """Bernoulli distribution: true with probability `p`.
 
-    The mode "high" takes twice the bits, for a `p` near 0.
+    The mode "high" uses twice the bits, for a `p` near 0.
     """
     p = as_tensor(p)
     if not is_float(p.dtype):
@@ -103,14 +104,14 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
 
 @takes_key
 def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Rademacher distribution: 1 or -1."""
+    """Rademacher distribution: 1 or -1 with equal probability."""
     signs = 2 * bernoulli(key, 0.5, shape).astype("int32") - 1
     return signs if dtype is None else signs.astype(dtype)
 
 
 @takes_key
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Geometric distribution: trials until one of probability `p` succeeds."""
+    """Geometric distribution: the number of trials of probability `p` up to a success."""
     p = as_tensor(p)
     u = uniform(key, p.shape if shape is None else shape, p.dtype)
     u = rnp.where(u == 0, 1.0, u)
@@ -128,8 +129,8 @@ def categorical(
 ) -> Any:
     """Categorical distribution: indices with probabilities softmax(logits).
 
-    `shape` ends in that of the logits without the axis; axes before it are further draws, all
-    different without `replace`. `mode` is that of `gumbel`.
+    `shape` is a batch of draws, then the shape of `logits` without the axis. Without `replace` the
+    draws are distinct. `mode` is that of `gumbel`.
     """
     replace = flag("categorical: replace", replace)
     logits = as_tensor(logits)
@@ -183,9 +184,7 @@ STIRLING_TAIL = [
 
 @takes_key
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Poisson distribution: counts of events of mean `lam`.
-
-    The result is -1 where `lam` is NaN or negative.
+    """Poisson distribution with mean `lam`; -1 where `lam` is NaN or negative.
 
     >>> from rlx.random import key
     >>> poisson(key(0), 3.0, (5,)).shape
@@ -250,9 +249,9 @@ def _first_accepted(key: Any, draw: Any, like: Any) -> Any:
 
 @takes_key
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Binomial distribution: successes among `n` trials of probability `p`.
+    """Binomial distribution: the number of successes in `n` trials of probability `p`.
 
-    They are NaN where those have no meaning.
+    The result is NaN where the parameters are invalid.
     """
     dtype, n, p = check_float("binomial", dtype), as_tensor(n), as_tensor(p)
     shape = broadcast_shapes("binomial", n.shape, p.shape) if shape is None else as_shape(shape)
@@ -321,10 +320,10 @@ def _binomial_rejected(key: Any, n: Any, p: Any) -> Any:
 def multinomial(
     key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int | bool = 1
 ) -> Any:
-    """Multinomial distribution: counts of each outcome of `n` trials.
+    """Multinomial distribution: the counts of each outcome in `n` trials.
 
-    The chances lie along the last axis of `p`. `shape` is that of the result, which has that axis
-    too.
+    The probabilities are along the last axis of `p`, the counts along the last axis of the result,
+    which has shape `shape`.
     """
     dtype, n, p = check_float("multinomial", dtype), as_tensor(n), as_tensor(p)
     if not p.ndim:
@@ -367,9 +366,9 @@ def _stirling_tail(k: Any) -> Any:
 
 @takes_key
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
-    """The rows of an array, or the integers below x, in random order.
+    """Permute the rows of an array, or the integers below x, at random.
 
-    With `independent` each line along the axis gets an order of its own.
+    With `independent` each line along the axis gets its own permutation.
 
     >>> from rlx.random import key
     >>> permutation(key(0), 5)
@@ -396,10 +395,10 @@ def choice(
     axis: int = 0,
     mode: str | None = None,
 ) -> Any:
-    """Sample from an array's rows, or from the integers below `a`.
+    """Sample from the rows of an array, or from the integers below `a`.
 
-    `p` holds the probabilities. Without `replace` no row is picked twice; `mode`
-    is then that of `gumbel`.
+    `p` are the probabilities. Without `replace` the samples are distinct; `mode` is then that of
+    `gumbel`.
     """
     number = _known_count(a)
     rows = as_tensor(a) if number is None else None

@@ -42,14 +42,14 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 @takes_key
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Logarithm of a gamma distribution, exact near 0."""
+    """The logarithm of a gamma variable, accurate near 0."""
     shape, (a,) = with_parameters("loggamma", shape, dtype, a)
     return _draw(key, a, is_log=True)
 
 
 @takes_key
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Beta distribution, from 0 to 1."""
+    """Beta distribution on [0, 1] with shape parameters `a` and `b`."""
     shape, (a, b) = with_parameters("beta", shape, dtype, a, b)
     key_a, key_b = split(key)
     logs = _draw(key_a, a, is_log=True), _draw(key_b, b, is_log=True)
@@ -60,10 +60,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 @takes_key
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Dirichlet distribution: vectors of positive numbers whose sum is 1.
-
-    They lie along a last axis, which is as long as that of `alpha`.
-    """
+    """Dirichlet distribution: positive vectors along the last axis whose sum is 1."""
     dtype = check_float("dirichlet", dtype)
     alpha = as_tensor(alpha)
     if not alpha.ndim:
@@ -78,14 +75,14 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
 
 @takes_key
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Chi-square distribution: sums of squares of `df` normal numbers."""
+    """Chi-squared distribution with `df` degrees of freedom."""
     shape, (df,) = with_parameters("chisquare", shape, dtype, df)
     return rnp.exp(_draw(key, df / 2, is_log=True)) * 2
 
 
 @takes_key
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Student's t distribution of `df` degrees of freedom."""
+    """Student's t distribution with `df` degrees of freedom."""
     shape, (df,) = with_parameters("t", shape, dtype, df)
     key_normal, key_gamma = split(key)
     half = df / 2
@@ -95,7 +92,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 @takes_key
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """F distribution: quotients of means of `dfnum` and `dfden` squares."""
+    """F distribution with `dfnum` and `dfden` degrees of freedom."""
     shape, (dfnum, dfden) = with_parameters("f", shape, dtype, dfnum, dfden)
     key_below, key_above = split(key)
     above = chisquare(key_above, dfnum, shape, dtype) / dfnum
@@ -104,7 +101,10 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
 
 @takes_key
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Generalized normal of density exp(-abs(x) ** p): p = 2 is normal, 1 Laplace."""
+    """Generalized normal distribution with density proportional to exp(-|x| ** p).
+
+    p = 2 is normal, p = 1 Laplace.
+    """
     dtype, shape = check_float("generalized_normal", dtype), as_shape(shape)
     p = _power("generalized_normal", p, dtype)
     key_size, key_sign = split(key)
@@ -114,7 +114,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> 
 
 @takes_key
 def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Any:
-    """Points of the ball of radius 1 in `d` dimensions, where the p-norm measures."""
+    """Uniform distribution on the unit ball of the p-norm in `d` dimensions."""
     dtype, shape = check_float("ball", dtype), as_shape(shape)
     p = _power("ball", p, dtype)
     key_direction, key_radius = split(key)

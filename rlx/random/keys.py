@@ -64,10 +64,7 @@ _used_in: WeakKeyDictionary[Builder, dict[Any, str]] = WeakKeyDictionary()
 
 
 def takes_key(fn: F) -> F:
-    """Let a function use up its first argument, a key.
-
-    For None it gets one of a stream.
-    """
+    """Let a function use up its first argument, a key; None takes one from the stream."""
     name = fn.__name__
 
     @functools.wraps(fn)
@@ -204,9 +201,9 @@ WORD_MASK = 0xFFFFFFFF
 
 @gives_keys
 def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> Any:
-    """A key from an integer; equal integers give equal keys.
+    """Make a key from an integer seed; equal seeds give equal keys.
 
-    There is one generator, and one dtype of keys.
+    `impl` and `dtype` accept the only generator, "threefry2x32", and its dtype.
 
     >>> key(42)
     Array([ 0, 42], dtype=uint32)
@@ -243,12 +240,12 @@ def _check_impl(name: str, impl: Any, dtype: Any = None) -> None:
 
 
 def key_data(keys: Any) -> Any:
-    """The key as a uint32 array, which it already is."""
+    """The words of a key: the key itself, which is a uint32 array."""
     return as_tensor(keys)
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: str | None = None, dtype: Any = None) -> Any:
-    """The key of a uint32 array, which it already is."""
+    """The key with the given words: the uint32 array itself."""
     _check_impl("wrap_key_data", impl, dtype)
     return as_tensor(key_bits_array)
 
@@ -256,7 +253,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: str | None = None, dtype: Any = 
 @gives_keys
 @takes_key
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
-    """Make new keys from a key, which is not to be used again: `u32[2] → u32[num, 2]`.
+    """Split a key into new keys: `u32[2] → u32[num, 2]`; do not use the old key again.
 
     >>> first, second = split(key(0))
     >>> first
@@ -266,7 +263,7 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """Make a new key from a key and an integer, such as the number of a step."""
+    """Derive a new key from a key and an integer, such as the number of a step."""
     if isinstance(data, int | np.integer):
         counter = Array(np.array(int(data) & WORD_MASK, WORD))
     else:
@@ -298,7 +295,7 @@ def bits_of_each(keys: Any, dtype: Any) -> Any:
 
 
 def key_impl(keys: Any) -> str:
-    """The name of the generator of a key: there is one."""
+    """The name of a key's generator, "threefry2x32"."""
     check_key("key_impl", keys)
     return "threefry2x32"
 
@@ -311,7 +308,7 @@ def key_dtype(impl_spec: str | None = None) -> np.dtype:
 
 @gives_keys
 def clone(key: Any) -> Any:
-    """Copy a key, to use it again on purpose."""
+    """A copy of a key that may be used again, also under the setting `key_reuse`."""
     return check_key("clone", key)
 
 
@@ -359,11 +356,11 @@ def _encrypt(name: str, key: Any, high: Any, low: Any) -> tuple[Any, Any]:
 
 
 class stream:
-    """Keys for the functions of `rlx.random` that get None for a key.
+    """A source of keys for functions of `rlx.random` whose key is None.
 
-    It is made from a seed or from a key, and gives keys in the block of a `with`; of nested ones
-    the innermost gives. In a compiled function or a loop open it inside, from a key: what is
-    recorded once would draw the same numbers in each run.
+    It is made from a seed or a key, and is active inside of its `with` block; the innermost one
+    counts. In a compiled function or a loop open it inside, from a key: what is recorded once would
+    draw the same numbers in each run.
 
     >>> import rlx
     >>> with rlx.random.stream(0):
@@ -388,7 +385,7 @@ class stream:
         self._blocks.pop().__exit__(*error)
 
     def key(self, name: str = "stream.key") -> Any:
-        """The next key; `name` is the function that wants it, for an error."""
+        """The next key; `name` is the function that needs it, for an error."""
         recorders = builder.open_builders()
         inside = recorders[recorders.index(self._place) + 1 :] if self._place else recorders
         for recorder in inside:

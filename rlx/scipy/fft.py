@@ -25,11 +25,10 @@ NORMS = (None, "backward", "ortho")
 def dct(
     x: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> Any:
-    """The second cosine transform along an axis.
+    """The discrete cosine transform of type 2 along an axis.
 
-    That is 2 * the sum of x[j] * cos(pi * k * (2j + 1) / 2n).
-
-    `n` pads with zeros or cuts. The norm "ortho" makes the transform orthogonal.
+    It is 2 * the sum of x[j] * cos(pi * k * (2j + 1) / 2n). `n` pads with zeros or truncates; the
+    norm "ortho" makes the transform orthogonal.
 
     >>> dct([1.0, 2.0, 3.0]).round(3).tolist()
     [12.0, -3.4639999866485596, 0.0]
@@ -51,9 +50,9 @@ def dctn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Any:
-    """The second cosine transform along several axes, all by default.
+    """The discrete cosine transform of type 2 along several axes, all by default.
 
-    `s` pads or cuts them.
+    `s` are the lengths to which they are padded or truncated.
     """
     return _along_each("dctn", _cosines, x, type, s, axes, norm)
 

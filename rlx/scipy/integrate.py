@@ -9,9 +9,9 @@ from .operands import Tensor
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, dx: Tensor = 1.0, axis: int = -1) -> Any:
-    """The integral along an axis by trapezoids between samples.
+    """The integral along an axis by the trapezoidal rule.
 
-    They stand at the places x, or `dx` apart.
+    Samples are at `x`, or `dx` apart.
 
     >>> trapezoid([1.0, 2.0, 4.0])
     Array(4.5, dtype=float32)

@@ -1,4 +1,4 @@
-"""Numbers between samples under the names of `jax.scipy.interpolate`."""
+"""Interpolation of samples, under the names of `jax.scipy.interpolate`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ METHODS = ("linear", "nearest")
 
 @final
 class RegularGridInterpolator:
-    """A function by its values on a grid, straight or constant between them.
+    """Linear or nearest interpolation of values on a rectilinear grid.
 
-    `points` are the places of the lines along each axis, rising; further axes of `values` are
-    results. Outside of the grid stands `fill_value`; with None the function goes on.
+    `points` are the ascending coordinates along each axis; further axes of `values` are results.
+    Outside of the grid the result is `fill_value`, or extrapolated if that is None.
 
     >>> f = RegularGridInterpolator(([0.0, 1.0, 3.0],), [0.0, 10.0, 30.0])
     >>> f([0.5, 2.0]).tolist()
@@ -62,7 +62,7 @@ class RegularGridInterpolator:
             )
 
     def __call__(self, xi: Tensor | tuple[Tensor, ...], method: str | None = None) -> Any:
-        """The function at places (..., axes), or at a tuple of coordinates."""
+        """Interpolate at points of shape (..., axes), or at a tuple of coordinate arrays."""
         method = self.method if method is None else method
         _check_method(method)
         places = self._places(xi)

@@ -40,13 +40,11 @@ def map_coordinates(
     mode: str = "constant",
     cval: Tensor = 0.0,
 ) -> Any:
-    """The numbers of an array at places between its elements.
+    """Interpolate an array at coordinates, one array of them for each axis.
 
-    There is one coordinate for each axis.
-
-    Order 0 takes the nearest element, 1 goes straight between neighbors. Beyond the edges stands
-    `cval`, or what `mode` says: "nearest", "wrap", "mirror" (around the last element) or "reflect"
-    (around the edge).
+    Order 0 takes the nearest element, order 1 interpolates linearly. Outside of the array `mode`
+    gives `cval` ("constant"), the "nearest" element, or continues the array: "wrap", "mirror"
+    (around the last element) or "reflect" (around the edge).
 
     >>> map_coordinates([[0.0, 1.0], [2.0, 3.0]], [[0.5], [0.5]], order=1).tolist()
     [1.5]

@@ -1,4 +1,4 @@
-"""Minima of functions by their gradients, under the names of `jax.scipy.optimize`."""
+"""Minimization of functions by gradients, under the names of `jax.scipy.optimize`."""
 
 from __future__ import annotations
 
@@ -54,12 +54,11 @@ def line_search(
     first: Any,
     most: int,
 ) -> Search:
-    """Places along a direction until one is good, from the distance `first` on.
+    """Search along a direction for a step that satisfies the strong Wolfe conditions.
 
-    `most` places are tried at most.
-
-    Nocedal and Wright, "Numerical Optimization", algorithms 3.5 and 3.6: outwards until a minimum
-    must lie between two places, then between them.
+    It starts at the step `first` and tries at most `most` steps: outwards until a minimum is
+    bracketed, then inside of the bracket. Nocedal and Wright, "Numerical Optimization", algorithms
+    3.5 and 3.6.
     """
     start = Point(0 * value, value, rnp.dot(gradient, direction), gradient)
 
@@ -125,9 +124,9 @@ OPTIONS = {
 
 
 class OptimizeResults(NamedTuple):
-    """Where the least value was found, whether it is one, and what it took.
+    """The result of `minimize`.
 
-    The status is 0 for success, 1 after too many steps, and greater where a line search failed.
+    `status` is 0 for success, 1 after too many steps, and greater where a line search failed.
     """
 
     x: Any
@@ -164,10 +163,10 @@ def minimize(
     tol: float | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> OptimizeResults:
-    """The vector x for which fun(x, *args), a number, is least, near `x0`.
+    """Minimize a scalar function fun(x, *args) of a vector x, starting at `x0`.
 
-    The method is "BFGS", or for many numbers "l-bfgs-experimental-do-not-rely-on-this". It ends
-    when the `norm` of the gradient is less than `gtol` (`tol` if given). Options of the first are
+    `method` is "BFGS", or for many variables "l-bfgs-experimental-do-not-rely-on-this". It stops
+    when the `norm` of the gradient is below `gtol` (`tol` if given). Options of the first are
     maxiter, norm, gtol, line_search_maxiter; of the second maxiter, norm, maxcor, ftol, gtol,
     maxfun, maxgrad, maxls.
 

@@ -57,12 +57,12 @@ def _binary(name: str, op: str, doc: str) -> Callable[[Tensor, Tensor], Any]:
 
 # -- the gamma function ---------------------------------------------------------------------------
 
-gammaln = _unary("gammaln", "lgamma", "The logarithm of the size of the gamma function.")
-digamma = _unary("digamma", "digamma", "The derivative of `gammaln`.")
+gammaln = _unary("gammaln", "lgamma", "The logarithm of the absolute value of the gamma function.")
+digamma = _unary("digamma", "digamma", "The digamma function, the derivative of `gammaln`.")
 
 
 def betaln(a: Tensor, b: Tensor) -> Any:
-    """The logarithm of the size of the beta function."""
+    """The logarithm of the absolute value of the beta function."""
     return pointwise("betaln", a, b, name="betaln", inexact=True)
 
 
@@ -77,7 +77,7 @@ def gammaincc(a: Tensor, x: Tensor) -> Any:
 
 
 def loggamma(x: Tensor) -> Any:
-    """The logarithm of the gamma function; NaN where it is not a positive real."""
+    """The principal branch of the log of the gamma function; NaN for real x <= 0."""
     if rnp.iscomplexobj(x):
         return complex_loggamma(as_tensor(x))
     (x,) = floats("loggamma", x)
@@ -85,7 +85,7 @@ def loggamma(x: Tensor) -> Any:
 
 
 def gammasgn(x: Tensor) -> Any:
-    """The sign of the gamma function, -1 or 1; NaN at negative whole numbers."""
+    """The sign of the gamma function, -1 or 1; NaN at negative integers."""
     (x,) = floats("gammasgn", x)
     below = rnp.floor(x)
     half = below * 0.5
@@ -96,7 +96,7 @@ def gammasgn(x: Tensor) -> Any:
 
 
 def gamma(x: Tensor) -> Any:
-    """The gamma function, (x - 1)! for whole x; NaN at negative whole numbers."""
+    """The gamma function, (x - 1)! for integer x; NaN at negative integers."""
     if rnp.iscomplexobj(x):
         return rnp.exp(complex_loggamma(as_tensor(x)))
     (x,) = floats("gamma", x)
@@ -110,12 +110,12 @@ def beta(a: Tensor, b: Tensor) -> Any:
 
 
 def betainc(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    """The regularized incomplete beta function; it has a derivative in x alone."""
+    """The regularized incomplete beta function; it has a derivative in x only."""
     return pointwise("betainc", a, b, x, name="betainc", inexact=True)
 
 
 def factorial(n: Tensor, exact: bool = False) -> Any:
-    """The product 1 * 2 * ... * n as a float, gamma(n + 1); 0 for negative n."""
+    """The factorial gamma(n + 1) as a float; 0 for negative n."""
     exact = flag("factorial: exact", exact)
     if exact:
         raise ArgumentError(
@@ -127,7 +127,10 @@ def factorial(n: Tensor, exact: bool = False) -> Any:
 
 
 def comb(N: Tensor, k: Tensor, *, repetition: bool = False) -> Any:
-    """The number of ways to choose k of N things, each again with `repetition`."""
+    """The number of combinations of N things taken k at a time.
+
+    With `repetition` a thing may be chosen more than once.
+    """
     repetition = flag("comb: repetition", repetition)
     N, k = floats("comb", N, k)
     if repetition:
@@ -139,7 +142,7 @@ def comb(N: Tensor, k: Tensor, *, repetition: bool = False) -> Any:
 
 
 def poch(z: Tensor, m: Tensor) -> Any:
-    """The rising factorial z * (z + 1) * ... * (z + m - 1), gamma(z + m) / gamma(z)."""
+    """The Pochhammer symbol (rising factorial) gamma(z + m) / gamma(z)."""
     z, m = floats("poch", z, m)
     sign = gammasgn(z + m) * gammasgn(z)
     result = sign * rnp.exp(apply("lgamma", z + m) - gammaln(z + 0 * m))
@@ -147,7 +150,7 @@ def poch(z: Tensor, m: Tensor) -> Any:
 
 
 def multigammaln(a: Tensor, d: int) -> Any:
-    """The logarithm of the gamma function of d dimensions."""
+    """The logarithm of the multivariate gamma function of dimension d."""
     d = count_of("multigammaln: d", d, least=1, most=1 << 16)
     (a,) = floats("multigammaln", a)
     halves = (np.arange(d) / 2).astype(a.dtype)
@@ -156,7 +159,7 @@ def multigammaln(a: Tensor, d: int) -> Any:
 
 
 def polygamma(n: Tensor, x: Tensor) -> Any:
-    """The derivative of `digamma` of integer order n."""
+    """The polygamma function: the n-th derivative of `digamma`."""
     n, x = _with_order("polygamma", n, x)
     return apply("polygamma", n, x)
 
@@ -175,7 +178,7 @@ def _with_order(name: str, n: Tensor, x: Tensor) -> list[Any]:
 
 
 def zeta(x: Tensor, q: Tensor | None = None) -> Any:
-    """The Hurwitz zeta function, the sum of (k + q) ** -x; NaN for x < 1."""
+    """The Hurwitz zeta function: the sum of (k + q) ** -x over k >= 0; NaN for x < 1."""
     if q is None:
         raise ArgumentError(
             "zeta: the argument q is missing",
@@ -188,7 +191,7 @@ MOST_FINITE_BERNOULLI = 64  # those that follow are beyond float32
 
 
 def bernoulli(n: int) -> Any:
-    """The Bernoulli numbers 0 to n; that of 1 is -1/2.
+    """The Bernoulli numbers B_0 to B_n, with B_1 = -1/2.
 
     >>> bernoulli(4)
     Array([ 1.        , -0.5       ,  0.16666667,  0.        , -0.03333334], dtype=float32)
@@ -209,21 +212,21 @@ def bernoulli(n: int) -> Any:
 # -- the normal distribution ----------------------------------------------------------------------
 
 erf = _unary("erf", "erf", "The error function.")
-erfc = _unary("erfc", "erfc", "One minus the error function.")
-erfcx = _unary("erfcx", "erfcx", "exp(x * x) * erfc(x).")
+erfc = _unary("erfc", "erfc", "The complementary error function 1 - erf(x).")
+erfcx = _unary("erfcx", "erfcx", "The scaled complementary error function exp(x ** 2) * erfc(x).")
 erfinv = _unary("erfinv", "erf_inv", "The inverse of the error function.")
 
 
 def ndtr(x: Tensor) -> Any:
-    """The normal distribution function: how much of it is up to x."""
+    """The cumulative distribution function of the standard normal distribution."""
     (x,) = floats("ndtr", x)
     return 0.5 * apply("erfc", x * -math.sqrt(0.5))
 
 
 def log_ndtr(x: Tensor, series_order: int = 3) -> Any:
-    """The logarithm of `ndtr`, without its underflow.
+    """The logarithm of `ndtr`, accurate in the lower tail.
 
-    It has the digits of the dtype whatever `series_order` is, a whole number from 0 to 30.
+    `series_order`, an integer from 0 to 30, has no effect.
     """
     order = integer("log_ndtr: series_order", series_order)
     if not 0 <= order <= 30:
@@ -236,8 +239,8 @@ def log_ndtr(x: Tensor, series_order: int = 3) -> Any:
 
 # -- integrals and Bessel functions ---------------------------------------------------------------
 
-expi = _unary("expi", "expi", "The exponential integral of exp(t) / t up to x.")
-spence = _unary("spence", "spence", "The dilogarithm of 1 - x.")
+expi = _unary("expi", "expi", "The exponential integral Ei(x).")
+spence = _unary("spence", "spence", "Spence's function, the dilogarithm of 1 - x.")
 i0e = _unary("i0e", "bessel_i0e", "The modified Bessel function of order 0 times exp(-|x|).")
 i1e = _unary("i1e", "bessel_i1e", "The modified Bessel function of order 1 times exp(-|x|).")
 
@@ -246,36 +249,36 @@ dawsn = _unary("dawsn", "dawsn", "Dawson's integral.")
 
 
 def sici(x: Tensor) -> tuple[Any, Any]:
-    """The sine integral and the cosine integral."""
+    """The sine and cosine integrals Si(x) and Ci(x)."""
     (x,) = floats("sici", x)
     return apply("sine_integral", x), apply("cosine_integral", x)
 
 
 def fresnel(x: Tensor) -> tuple[Any, Any]:
-    """The Fresnel integrals of sin(pi / 2 * t * t) and of cos(pi / 2 * t * t) up to x."""
+    """The Fresnel sine and cosine integrals S(x) and C(x)."""
     (x,) = floats("fresnel", x)
     return apply("fresnel_sine", x), apply("fresnel_cosine", x)
 
 
 def expn(n: Tensor, x: Tensor) -> Any:
-    """The integral of exp(-x * t) / t ** n over t from 1 on, for an integer n."""
+    """The generalized exponential integral E_n(x) of integer order n."""
     n, x = _with_order("expn", n, x)
     return apply("expn", n, x)
 
 
 def exp1(x: Tensor) -> Any:
-    """The exponential integral of exp(-t) / t from x on."""
+    """The exponential integral E_1(x)."""
     return expn(1, x)
 
 
 def i0(x: Tensor) -> Any:
-    """The modified Bessel function of order 0."""
+    """The modified Bessel function of the first kind of order 0."""
     (x,) = floats("i0", x)
     return rnp.exp(abs(x)) * apply("bessel_i0e", x)
 
 
 def i1(x: Tensor) -> Any:
-    """The modified Bessel function of order 1."""
+    """The modified Bessel function of the first kind of order 1."""
     (x,) = floats("i1", x)
     return rnp.exp(abs(x)) * apply("bessel_i1e", x)
 
@@ -283,8 +286,8 @@ def i1(x: Tensor) -> Any:
 def bessel_jn(z: Tensor, *, v: int, n_iter: int = 50) -> Any:
     """The Bessel functions of the first kind of orders 0 to v, stacked along axis 0.
 
-    The recurrence runs down from order `n_iter`, well above |z| but so that its growth, about
-    (2 / z) ** n_iter * n_iter!, is no overflow; NaN at z = 0.
+    Miller's backward recurrence starts at order `n_iter`, which must be well above |z|, while its
+    growth, about (2 / z) ** n_iter * n_iter!, must not overflow. NaN at z = 0.
     """
     order = integer("bessel_jn: v", v)
     steps = count_of("bessel_jn: n_iter", n_iter, most=1 << 20)
@@ -308,7 +311,7 @@ def bessel_jn(z: Tensor, *, v: int, n_iter: int = 50) -> Any:
 
 
 def hyp1f1(a: Tensor, b: Tensor, x: Tensor) -> Any:
-    """Kummer's function, the sum of (a)_k / (b)_k * x ** k / k!, for moderate a and b."""
+    """Kummer's confluent hypergeometric function 1F1(a; b; x), for moderate a and b."""
     a, b, x = broadcast_operands("hyp1f1", *floats("hyp1f1", a, b, x))
     # exp(x) * hyp1f1(b - a, b, -x) is the same and does not cancel
     is_negative = x < 0
@@ -349,19 +352,19 @@ def _sum_of_ratios(x: Any, above: list[Any], below: list[Any], count: int) -> An
 
 xlogy = _binary("xlogy", "xlogy", "x * log(y), and 0 at x = 0 unless y is NaN.")
 xlog1py = _binary("xlog1py", "xlog1py", "x * log(1 + y), and 0 at x = 0 unless y is NaN.")
-logit = _unary("logit", "logit", "log(x / (1 - x)), the inverse of `expit`.")
-expit = _unary("expit", "logistic", "1 / (1 + exp(-x)).")
+logit = _unary("logit", "logit", "The logit log(x / (1 - x)), the inverse of `expit`.")
+expit = _unary("expit", "logistic", "The logistic sigmoid 1 / (1 + exp(-x)).")
 
 
 def entr(x: Tensor) -> Any:
-    """The entropy -x * log(x), 0 at 0; -inf for negative x."""
+    """The entropy -x * log(x); 0 at 0, -inf for negative x."""
     (x,) = floats("entr", x)
     is_negative = x < 0
     return rnp.where(is_negative, -math.inf, -apply("xlogx", rnp.where(is_negative, 1.0, x)))
 
 
 def rel_entr(p: Tensor, q: Tensor) -> Any:
-    """p * log(p / q), 0 at p = 0; infinite where one is negative or q alone is 0."""
+    """The relative entropy p * log(p / q); 0 at p = 0 <= q, inf outside of the domain."""
     p, q = floats("rel_entr", p, q)
     is_positive = (p > 0) & (q > 0)
     safe_p, safe_q = rnp.where(is_positive, p, 1.0), rnp.where(is_positive, q, 1.0)
@@ -370,19 +373,19 @@ def rel_entr(p: Tensor, q: Tensor) -> Any:
 
 
 def kl_div(p: Tensor, q: Tensor) -> Any:
-    """p * log(p / q) - p + q, what p adds to a Kullback-Leibler divergence."""
+    """The Kullback-Leibler divergence terms p * log(p / q) - p + q."""
     p, q = floats("kl_div", p, q)
     return rel_entr(p, q) - p + q
 
 
 def boxcox(x: Tensor, lmbda: Tensor) -> Any:
-    """(x ** lmbda - 1) / lmbda, and log(x) for lmbda = 0."""
+    """The Box-Cox transformation (x ** lmbda - 1) / lmbda; log(x) for lmbda = 0."""
     x, lmbda = floats("boxcox", x, lmbda)
     return _boxcox(rnp.log(x), lmbda)
 
 
 def boxcox1p(x: Tensor, lmbda: Tensor) -> Any:
-    """((1 + x) ** lmbda - 1) / lmbda, and log(1 + x) for lmbda = 0."""
+    """The Box-Cox transformation of 1 + x; see `boxcox`."""
     x, lmbda = floats("boxcox1p", x, lmbda)
     return _boxcox(rnp.log1p(x), lmbda)
 
@@ -401,10 +404,10 @@ def logsumexp(
     return_sign: bool = False,
     where: Tensor | None = None,
 ) -> Any:
-    """The logarithm of the sum of exp(a) along axes, without overflow.
+    """The logarithm of the sum of exponentials over axes, without overflow.
 
-    With factors `b` it is that of the sum of b * exp(a). With `return_sign` the result is the
-    logarithm of the size of the sum, and its sign. Elements where `where` is false do not count.
+    `b` are factors of the exponentials. `return_sign` returns the logarithm of the absolute value
+    of the sum, and its sign. Elements where `where` is false are ignored.
     """
     keepdims = flag("keepdims", keepdims)
     operand = as_operand(a)
@@ -431,22 +434,22 @@ def logsumexp(
 
 
 def softmax(x: Tensor, /, *, axis: Axis = None) -> Any:
-    """exp(x) divided by its sum along axes; None means all axes."""
+    """The softmax over axes; None takes all axes."""
     (x,) = floats("softmax", x)
     return apply("softmax", x, axes=some_axes("softmax", axis, x.ndim))
 
 
 def log_softmax(x: Tensor, /, *, axis: Axis = None) -> Any:
-    """The logarithm of the softmax, without its underflow."""
+    """The logarithm of the softmax over axes, without underflow."""
     (x,) = floats("log_softmax", x)
     return apply("log_softmax", x, axes=some_axes("log_softmax", axis, x.ndim))
 
 
 def ndtri(p: Tensor) -> Any:
-    """The number of this normal distribution function."""
+    """The inverse of `ndtr`: the quantiles of the standard normal distribution."""
     return pointwise("ndtri", p, name="ndtri", inexact=True)
 
 
 def owens_t(h: Tensor, a: Tensor) -> Any:
-    """The chance of X > h and 0 < Y < a * X, X and Y normal."""
+    """Owen's T function: the probability of X > h and 0 < Y < a * X, X and Y normal."""
     return pointwise("owens_t", h, a, name="owens_t", inexact=True)

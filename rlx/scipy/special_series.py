@@ -25,10 +25,10 @@ STEP_TERMS = 64  # of a series at a place from which 1 is twice as far as the ar
 
 
 def hyp2f1(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Any:
-    """Gauss's function, the sum of (a)_k * (b)_k / (c)_k * x ** k / k!.
+    """Gauss's hypergeometric function 2F1(a, b; c; x), for moderate a, b and c.
 
-    It is for moderate a, b and c. Above a half the sum is continued toward 1 along the differential
-    equation, so that c - a - b may be any number. For x > 1 it is NaN, unless a or b ends the sum.
+    Above x = 1/2 the series is continued along its differential equation, so c - a - b may be any
+    number. NaN for x > 1, unless a or b ends the series.
     """
     operands = broadcast_operands("hyp2f1", *floats("hyp2f1", a, b, c, x))
     return _compiled(config.device)(*operands)
@@ -185,7 +185,7 @@ SCALE, COEFFICIENTS = _coefficients()
 
 
 def wofz(z: Tensor) -> Any:
-    """exp(-z * z) * erfc(-1j * z), complex.
+    """The Faddeeva function exp(-z ** 2) * erfc(-i z).
 
     Weideman, "Computation of the complex error function", 1994; far from 0 a continued fraction.
     """
@@ -245,9 +245,8 @@ def sph_harm_y(
 ) -> Any:
     """The spherical harmonics of degree n and order m at theta and phi.
 
-    theta is the colatitude, phi the longitude. They are complex and orthonormal on the sphere.
-    `n_max` is the greatest degree, which must be given where n is traced; greater degrees are taken
-    for it.
+    `theta` is the colatitude, `phi` the longitude; the functions are orthonormal on the sphere.
+    `n_max`, the largest degree, must be given where n is traced; larger degrees are clamped to it.
     """
     if diff_n is not None:
         raise ArgumentError(

@@ -19,28 +19,28 @@ from .matrices import adjoint, check_matrix, check_square, inexact, symmetrized
 
 
 class EighResult(NamedTuple):
-    """What `eigh` gives."""
+    """The result of `eigh`."""
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class EigResult(NamedTuple):
-    """What `eig` gives."""
+    """The result of `eig`."""
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class QRResult(NamedTuple):
-    """What `qr` gives."""
+    """The result of `qr`."""
 
     Q: Any
     R: Any
 
 
 class SVDResult(NamedTuple):
-    """What `svd` gives."""
+    """The result of `svd`."""
 
     U: Any
     S: Any
@@ -48,10 +48,10 @@ class SVDResult(NamedTuple):
 
 
 def cholesky(a: Tensor, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
-    """The lower triangular L with L Lᴴ = a, for Hermitian positive definite a.
+    """The Cholesky factor L with L Lᴴ = a, for Hermitian positive definite a.
 
-    With `upper` it is Lᴴ. A matrix that is not positive definite gives NaN. Without
-    `symmetrize_input` only the lower part of a is read.
+    `upper` gives Lᴴ instead. A matrix that is not positive definite gives NaN. Without
+    `symmetrize_input` only the lower triangle of a is read.
 
     >>> cholesky([[4.0, 2.0], [2.0, 10.0]]).tolist()
     [[2.0, 0.0], [1.0, 3.0]]
@@ -64,10 +64,9 @@ def cholesky(a: Tensor, *, upper: bool = False, symmetrize_input: bool = True) -
 
 
 def qr(a: Tensor, mode: str = "reduced") -> Any:
-    """a = Q R with orthonormal columns in Q, and R upper triangular.
+    """The QR decomposition a = Q R: orthonormal columns in Q, R upper triangular.
 
-    Mode "reduced" gives as many columns as a has rows or columns, whichever are fewer, "complete"
-    a square Q, "r" R alone.
+    Mode "reduced" gives min(rows, columns) columns in Q, "complete" a square Q, "r" R alone.
 
     >>> q, r = qr([[3.0, 5.0], [4.0, 0.0]])
     >>> (q @ r).round(5).tolist()
@@ -83,10 +82,10 @@ def qr(a: Tensor, mode: str = "reduced") -> Any:
 def svd(
     a: Tensor, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> Any:
-    """a = U diag(S) Vh, the singular values S falling; S alone without `compute_uv`.
+    """The singular value decomposition a = U diag(S) Vh, with S descending.
 
-    With `full_matrices` U and Vh are square; then they have a derivative only if a is. With
-    `hermitian` a is taken for Hermitian, and its eigenvectors are used.
+    Without `compute_uv` it is S alone. With `full_matrices` U and Vh are square; then they have a
+    derivative only if a is square. `hermitian` takes a as Hermitian and uses its eigenvectors.
 
     >>> svd([[0.0, 3.0], [-4.0, 0.0]], compute_uv=False).tolist()
     [4.0, 3.0]
@@ -115,15 +114,15 @@ def _hermitian_svd(a: Any, compute_uv: bool) -> Any:
 
 
 def svdvals(x: Tensor, /) -> Any:
-    """The singular values, falling."""
+    """The singular values, descending."""
     return svd(x, compute_uv=False)
 
 
 def eigh(a: Tensor, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
-    """The eigenvalues, rising, and the eigenvectors of a Hermitian matrix.
+    """The eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix.
 
-    The vectors are orthonormal columns. `UPLO` tells which part of a is read without
-    `symmetrize_input`, "L" or "U".
+    The eigenvectors are columns. Without `symmetrize_input` only the triangle `UPLO` is read, "L"
+    or "U".
 
     >>> eigh([[2.0, 1.0], [1.0, 2.0]]).eigenvalues.round(5).tolist()
     [1.0, 3.0]
@@ -132,7 +131,7 @@ def eigh(a: Tensor, UPLO: str | None = None, symmetrize_input: bool = True) -> A
 
 
 def eigvalsh(a: Tensor, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
-    """The eigenvalues of a Hermitian matrix, rising."""
+    """The eigenvalues of a Hermitian matrix, ascending."""
     a = _lower(a, UPLO, symmetrize_input, "eigvalsh")
     return apply("eigh", a, compute_vectors=False)[0]
 
@@ -148,10 +147,10 @@ def _lower(a: Any, part: str | None, symmetrize: bool, name: str) -> Any:
 
 
 def eig(a: Tensor) -> Any:
-    """The eigenvalues and the eigenvectors of a square matrix, as complex numbers.
+    """The eigenvalues and eigenvectors of a square matrix, both complex.
 
-    The values are in no order. The vectors are columns of length 1, their greatest elements real;
-    derivatives keep to that.
+    The values are in no order. The eigenvectors are columns of norm 1 whose largest element is
+    real; derivatives keep this normalization.
 
     >>> eig([[0.0, -1.0], [1.0, 0.0]]).eigenvalues.tolist()
     [1j, -1j]

@@ -26,7 +26,7 @@ from .solving import inv
 
 
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Any:
-    """The vectors at right angles to two vectors of 3 elements along an axis."""
+    """The cross products of vectors of 3 elements along an axis."""
     x1, x2 = as_tensor(x1), as_tensor(x2)
     for x in (x1, x2):
         if x.shape[one_axis("cross", axis, x.ndim)] != 3:
@@ -36,14 +36,14 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Any:
 
 
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Any:
-    """The diagonals of matrices, along a last axis."""
+    """The diagonals of matrices, along a new last axis."""
     x = as_tensor(x)
     check_matrix("diagonal", x)
     return creation.diagonal(x, offset, -2, -1)
 
 
 def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    """The sums of the diagonals of matrices."""
+    """The traces of matrices: the sums of their diagonals."""
     x = as_tensor(x)
     check_matrix("trace", x)
     return creation.trace(x, offset, -2, -1, dtype)
@@ -59,14 +59,14 @@ def matmul(
 
 
 def matrix_transpose(x: Tensor, /) -> Any:
-    """The last two axes exchanged."""
+    """Transpose the last two axes."""
     x = as_tensor(x)
     check_matrix("matrix_transpose", x)
     return manipulation.matrix_transpose(x)
 
 
 def matrix_power(a: Tensor, n: int) -> Any:
-    """A square matrix multiplied by itself n times; by its inverse for negative n.
+    """A square matrix raised to an integer power; negative powers invert it first.
 
     >>> matrix_power([[1.0, 1.0], [0.0, 1.0]], 5).tolist()
     [[1.0, 5.0], [0.0, 1.0]]
@@ -95,7 +95,7 @@ def _power(a: Any, n: int) -> Any:
 
 
 def multi_dot(arrays: Sequence[Tensor], *, precision: Any = None) -> Any:
-    """The product of two or more matrices, in an order that takes few operations.
+    """The product of two or more arrays, in the order of least cost.
 
     The first and the last may be vectors.
 
@@ -123,7 +123,7 @@ def multi_dot(arrays: Sequence[Tensor], *, precision: Any = None) -> Any:
 
 
 def outer(x1: Tensor, x2: Tensor, /) -> Any:
-    """All products of elements of two vectors: `f32[n], f32[m]` gives `f32[n, m]`."""
+    """The outer product of two vectors: `f32[n], f32[m] → f32[n, m]`."""
     x1, x2 = as_tensor(x1), as_tensor(x2)
     if x1.ndim != 1 or x2.ndim != 1:
         fix = "make them vectors with ravel(), or use rlx.numpy.outer"
@@ -140,7 +140,7 @@ def tensordot(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """The sum of products over axes; the same as `rlx.numpy.tensordot`."""
+    """The tensor contraction over axes; the same as `rlx.numpy.tensordot`."""
     return contraction.tensordot(
         x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type
     )
@@ -155,7 +155,7 @@ def vecdot(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """The sums of products along an axis, elements of x1 conjugated."""
+    """The dot products of vectors along an axis, the first ones conjugated."""
     return contraction.vecdot(
         x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type
     )
@@ -175,8 +175,8 @@ def norm(
 ) -> Any:
     """The norm of vectors (one axis) or of matrices (two axes).
 
-    By default it is the root of the sum of squares. `ord` of a vector is any number, inf or -inf;
-    of a matrix "fro", "nuc", 1, -1, 2, -2, inf or -inf. Without axis and `ord` all elements count.
+    The default is the 2-norm or Frobenius norm. `ord` of a vector is any number, inf or -inf; of a
+    matrix "fro", "nuc", 1, -1, 2, -2, inf or -inf. Without `axis` and `ord` the array is flattened.
 
     >>> norm([3.0, 4.0]).tolist(), norm([[1.0, -7.0], [2.0, 3.0]], ord=1).tolist()
     (5.0, 10.0)
@@ -202,7 +202,7 @@ NUMBERS = (1, -1, 2, -2, math.inf, -math.inf)  # norms of matrices, besides thos
 def vector_norm(
     x: Tensor, /, *, axis: Axis = None, keepdims: bool = False, ord: int | float | str = 2
 ) -> Any:
-    """The norm over axes, as if they were one; None means all."""
+    """The vector norm over axes; None takes all axes."""
     return rounded_once(lambda x: _vector_norm(x, axis, keepdims, ord), *inexact(x))
 
 
@@ -239,7 +239,7 @@ def _flat_power(x: Any, exponent: float) -> Any:
 
 
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: int | float | str = "fro") -> Any:
-    """The norm of matrices in the last two axes; see `norm`."""
+    """The matrix norm over the last two axes; see `norm`."""
     (x,) = inexact(x)
     check_matrix("matrix_norm", x)
     axes = (x.ndim - 2, x.ndim - 1)
@@ -268,10 +268,10 @@ def _matrix_norm(name: str, x: Any, ord: Any, axes: Sequence[int], keepdims: boo
 
 
 def cond(x: Tensor, p: int | float | str | None = None) -> Any:
-    """How much more the solution of x y = b changes than b: |x| |x⁻¹|.
+    """The condition number |x| |x⁻¹| of matrices, inf for a singular one.
 
-    `p` is the norm, by default 2: the greatest singular value over the least. A singular matrix
-    gives inf.
+    `p` is the order of the norm; 2, the default, is the ratio of the largest to the smallest
+    singular value.
 
     >>> cond([[1.0, 0.0], [0.0, 4.0]]).tolist()
     4.0

@@ -36,17 +36,17 @@ from .matrices import (
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` gives."""
+    """The result of `slogdet`."""
 
     sign: Any
     logabsdet: Any
 
 
 def solve(a: Tensor, b: Tensor) -> Any:
-    """The x with a x = b, for square a.
+    """Solve the linear system a x = b for square a.
 
-    b is a vector if it has one axis; else it has right-hand sides as columns, and axes before the
-    last two are a batch. A singular a gives NaN.
+    A b with one axis is a vector; otherwise its last two axes hold right-hand sides as columns, and
+    axes before are a batch. A singular a gives NaN.
 
     >>> solve([[0.0, 2.0], [3.0, 1.0]], [4.0, 5.0]).tolist()
     [1.0, 2.0]
@@ -97,10 +97,10 @@ def inv(a: Tensor) -> Any:
 def pinv(
     a: Tensor, rtol: Tensor | None = None, hermitian: bool = False, *, rcond: Tensor | None = None
 ) -> Any:
-    """The pseudo-inverse of Moore and Penrose.
+    """The Moore-Penrose pseudo-inverse.
 
-    Singular values not greater than `rtol` times the greatest count as zero; by default that is
-    10 max(m, n) times the precision of the dtype. The derivative holds where the rank stays.
+    Singular values up to `rtol` times the largest are treated as zero; the default is 10 max(m, n)
+    times the machine epsilon. The derivative assumes that the rank is constant.
     """
     rtol = rcond if rtol is None else rtol
     (a,) = inexact(a)
@@ -121,12 +121,12 @@ def _pinv(a: Any, cutoff: Any) -> Any:
 def lstsq(
     a: Tensor, b: Tensor, rcond: float | None = None, *, numpy_resid: bool = False
 ) -> tuple[Any, Any, Any, Any]:
-    """The least of the x with the least |a x - b|; residuals, rank, singular values.
+    """The least-squares solution of a x = b, with residuals, rank and singular values.
 
-    Singular values less than `rcond` times the greatest count as zero, by default max(m, n) times
-    the precision of the dtype. The residuals are |a x - b|² for each column of b; with
-    `numpy_resid` there are none where the rank is below n or m <= n, which takes a rank that is
-    known.
+    The solution has the least norm. Singular values below `rcond` times the largest are treated as
+    zero; the default is max(m, n) times the machine epsilon. The residuals are |a x - b|² for each
+    column of b; with `numpy_resid` they are empty where the rank is below n or m <= n, which needs
+    a known rank.
 
     >>> lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 3.0, 5.0])[0].round(4).tolist()
     [1.0, 2.0]
@@ -161,8 +161,8 @@ def lstsq(
 def slogdet(a: Tensor, *, method: str | None = None) -> Any:
     """The sign of the determinant and the logarithm of its absolute value.
 
-    The sign of a complex determinant has length 1. A singular matrix gives 0 and -inf. JAX's
-    methods "lu" and "qr" are both LAPACK's LU here.
+    The sign of a complex determinant has absolute value 1. A singular matrix gives 0 and -inf.
+    JAX's methods "lu" and "qr" both use LAPACK's LU here.
 
     >>> slogdet([[0.0, 1.0], [1.0, 5.0]]).sign.tolist()
     -1.0
@@ -176,8 +176,7 @@ def slogdet(a: Tensor, *, method: str | None = None) -> Any:
 def det(a: Tensor) -> Any:
     """The determinant of a square matrix.
 
-    The derivative holds for singular matrices too, up to 3 x 3 of any order, and of the first
-    order above.
+    Singular matrices have derivatives too: of all orders up to 3 x 3, of first order above.
 
     >>> det([[1.0, 2.0], [3.0, 4.0]]).tolist()
     -2.0
@@ -196,10 +195,10 @@ def det(a: Tensor) -> Any:
 def matrix_rank(
     M: Tensor, rtol: Tensor | None = None, *, hermitian: bool = False, tol: Tensor | None = None
 ) -> Any:
-    """How many singular values are greater than `rtol`, which is absolute, as in JAX.
+    """The rank: the number of singular values above `rtol`, absolute as in JAX.
 
-    By default that is max(m, n) times the precision of the dtype times the greatest value. `tol`
-    means the same.
+    The default is max(m, n) times the machine epsilon times the largest singular value. `tol` is
+    another name of `rtol`.
     """
     if tol is not None and rtol is not None:
         wrong_value("matrix_rank", "both `tol` and `rtol` are given", fix="give one of them")
@@ -214,7 +213,7 @@ def matrix_rank(
 
 
 def tensorinv(a: Tensor, ind: int = 2) -> Any:
-    """The inverse with regard to `tensordot`: the first `ind` axes against the others."""
+    """The inverse with respect to `tensordot`, of the first `ind` axes."""
     (a,) = inexact(a)
     ind = integer("tensorinv: ind", ind)
     if ind <= 0:
@@ -228,7 +227,7 @@ def tensorinv(a: Tensor, ind: int = 2) -> Any:
 
 
 def tensorsolve(a: Tensor, b: Tensor, axes: tuple[int, ...] | None = None) -> Any:
-    """The x with tensordot(a, x, x.ndim) = b; `axes` of a are moved to its end before."""
+    """Solve tensordot(a, x, x.ndim) = b for x; `axes` of a are moved to its end first."""
     a, b = inexact(a, b)
     if axes is not None:
         ends = some_axes("tensorsolve", axes, a.ndim)

@@ -1,4 +1,4 @@
-"""Vectors by the nearest of a book of codes."""
+"""Vector quantization."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..operands import Tensor, floats
 
 
 def vq(obs: Tensor, code_book: Tensor, check_finite: bool = True) -> tuple[Any, Any]:
-    """The index of the row of `code_book` nearest to each row, and how far it is.
+    """Assign each row to its nearest code: the indices of the codes, the distances.
 
     >>> [x.tolist() for x in vq([[0.0, 1.0], [5.0, 5.0]], [[0.0, 0.0], [5.0, 4.0]])]
     [[0, 1], [1.0, 1.0]]

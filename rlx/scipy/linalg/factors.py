@@ -1,4 +1,4 @@
-"""Factors of matrices, and systems of equations solved by them."""
+"""Factorizations of matrices, and linear systems solved by them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ...trace.arguments import choice, flag, pair
 def cholesky(
     a: Tensor, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
-    """The upper triangular R with Rᴴ R = a; with `lower` its adjoint L, with L Lᴴ = a.
+    """The upper Cholesky factor R with Rᴴ R = a; with `lower` L with L Lᴴ = a.
 
-    Only that part of a is read.
+    Only that triangle of a is read.
     """
     (a,) = inexact(a)
     check_square("cholesky", a)
@@ -29,7 +29,7 @@ def cholesky(
 def cho_factor(
     a: Tensor, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Any, bool]:
-    """Cholesky's factor for `cho_solve`, and whether it is the lower one.
+    """The Cholesky factor for `cho_solve`, and whether it is the lower one.
 
     >>> import numpy as np
     >>> cho_solve(cho_factor(np.eye(2) * 4), np.array([4.0, 8.0])).tolist()
@@ -44,7 +44,7 @@ def cho_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Any:
-    """The x with a x = b, by the factor of a that `cho_factor` gives."""
+    """Solve a x = b, given the factor of a by `cho_factor`."""
     c, lower = pair("cho_solve: c_and_lower", c_and_lower)
     lower = flag("cho_solve: lower", lower)
     c, b = inexact(c, b)
@@ -67,9 +67,9 @@ def solve_triangular(
     debug: Any = None,
     check_finite: bool = True,
 ) -> Any:
-    """The x with a x = b for triangular a, of which one part alone is read.
+    """Solve a x = b for triangular a, of which only one triangle is read.
 
-    `trans` 1 or "T" means the transposed a, 2 or "C" its adjoint. Axes before the last two are a
+    `trans` 1 or "T" uses the transpose of a, 2 or "C" its adjoint. Axes before the last two are a
     batch; a b of one axis is a vector.
 
     >>> solve_triangular([[2.0, 1.0], [0.0, 4.0]], [4.0, 8.0]).tolist()
@@ -95,10 +95,10 @@ def solve(
     check_finite: bool = True,
     assume_a: str = "gen",
 ) -> Any:
-    """The x with a x = b; of a positive definite a only one part is read.
+    """Solve a x = b; for a positive definite a only one triangle is read.
 
-    `assume_a` is "gen", "sym", "her" or "pos". "pos" uses Cholesky's factor; the derivative takes
-    a for Hermitian then.
+    `assume_a` is "gen", "sym", "her" or "pos"; "pos" uses the Cholesky factor, and its derivative
+    takes a as Hermitian.
     """
     choice("solve: assume_a", assume_a, ("gen", "sym", "her", "pos"))
     if assume_a == "pos":
@@ -107,7 +107,7 @@ def solve(
 
 
 def lu_factor(a: Tensor, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
-    """L and U in one matrix, and the pivots, for `lu_solve`."""
+    """The LU decomposition for `lu_solve`: L and U in one matrix, and the pivots."""
     (a,) = inexact(a)
     check_matrix("lu_factor", a)
     both, pivots, _ = apply("lu", a)
@@ -121,9 +121,9 @@ def lu_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Any:
-    """The x with a x = b, by the factors of a that `lu_factor` gives.
+    """Solve a x = b, given the factors of a by `lu_factor`.
 
-    `trans` 1 means the transposed a, 2 its adjoint.
+    `trans` 1 uses the transpose of a, 2 its adjoint.
 
     >>> lu_solve(lu_factor([[0.0, 2.0], [3.0, 1.0]]), [4.0, 5.0]).tolist()
     [1.0, 2.0]
@@ -152,7 +152,7 @@ def _taken(x: Any, order: Any) -> Any:
 def lu(
     a: Tensor, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Any, ...]:
-    """P, L and U with a = P L U; with `permute_l` P L and U."""
+    """The LU decomposition a = P L U; with `permute_l` the two matrices P L and U."""
     (a,) = inexact(a)
     check_matrix("lu", a)
     both, _, order = apply("lu", a)
@@ -175,7 +175,7 @@ def qr(
     pivoting: bool = False,
     check_finite: bool = True,
 ) -> tuple[Any, ...]:
-    """Q and R with a = Q R.
+    """The QR decomposition a = Q R.
 
     Q is square in mode "full", has no more columns than a in "economic"; "r" gives R alone.
     """

@@ -1,4 +1,4 @@
-"""Functions of matrices, and the triangular forms for which they are easy."""
+"""Functions of matrices, and the decompositions they are computed from."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ LONG = (
 
 
 def expm(A: Tensor, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
-    """The exponential of square matrices, by scaling, Padé's approximant and squaring.
+    """The matrix exponential, by scaling, Padé approximation and squaring.
 
-    What would need more than `max_squarings` is NaN.
+    A matrix that would need more than `max_squarings` squarings gives NaN. Higham, "The scaling and
+    squaring method for the matrix exponential revisited", 2005.
 
     >>> expm([[0.0, 1.0], [0.0, 0.0]]).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
@@ -106,7 +107,7 @@ def svd(
     check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> Any:
-    """The singular values and vectors; see `rlx.numpy.linalg.svd`."""
+    """The singular value decomposition; see `rlx.numpy.linalg.svd`."""
     choice("svd: lapack_driver", lapack_driver, ("gesdd", "gesvd"))
     result = numpy.linalg.svd(a, full_matrices, compute_uv)
     return tuple(result) if compute_uv else result
@@ -124,9 +125,10 @@ def eigh(
     type: int = 1,
     check_finite: bool = True,
 ) -> Any:
-    """The eigenvalues and vectors of Hermitian matrices; see `rlx.numpy.linalg.eigh`.
+    """The eigenvalues and eigenvectors of Hermitian matrices.
 
-    Pencils of two matrices and choices of eigenvalues are not known, as in JAX.
+    See `rlx.numpy.linalg.eigh`. Generalized problems and a selection of eigenvalues raise
+    `AttributeValueError`, as in JAX.
     """
     choice("eigh: type", type, (1,))
     if b is not None or eigvals is not None:
@@ -149,10 +151,10 @@ def polar(
     eps: float | None = None,
     max_iterations: int | None = None,
 ) -> tuple[Any, Any]:
-    """U and P with a = U P, or a = P U for the side "left": P is positive, U unitary.
+    """The polar decomposition a = U P, or a = P U for the side "left".
 
-    If a is not square, U has orthonormal columns or rows. Both methods, "qdwh" and "svd", go
-    through singular values.
+    U is unitary, or has orthonormal columns or rows if a is not square; P is positive semidefinite.
+    Both methods, "qdwh" and "svd", use the singular value decomposition.
     """
     choice("polar: side", side, ("right", "left"))
     choice("polar: method", method, ("qdwh", "svd"))
@@ -173,9 +175,9 @@ def qr_multiply(
     overwrite_a: bool = False,
     overwrite_c: bool = False,
 ) -> tuple[Any, Any]:
-    """c Q and R, where a = Q R; with the mode "left" Q c and R.
+    """The product c Q and R, where a = Q R; in mode "left" Q c and R.
 
-    `conjugate` takes the conjugate of Q.
+    `conjugate` conjugates Q.
     """
     choice("qr_multiply: mode", mode, ("right", "left"))
     if flag("qr_multiply: pivoting", pivoting):
@@ -204,10 +206,10 @@ def eigh_tridiagonal(
     tol: float | None = None,
     key: Any = None,
 ) -> Any:
-    """The eigenvalues and vectors of a matrix with diagonal d and e beside it.
+    """The eigenvalues and eigenvectors of a Hermitian tridiagonal matrix.
 
-    It is Hermitian. The selection "a" is all, "i" those with the numbers `select_range`, both ends
-    included.
+    `d` is its diagonal, `e` the one beside it. The selection "a" is all eigenvalues, "i" those with
+    the indices `select_range`, both ends included.
 
     >>> eigh_tridiagonal([2.0, 2.0], [1.0], eigvals_only=True).round(3).tolist()
     [1.0, 3.0]
@@ -233,9 +235,9 @@ def eigh_tridiagonal(
 def expm_frechet(
     A: Tensor, E: Tensor, *, method: str | None = None, compute_expm: bool = True
 ) -> Any:
-    """The exponential of A, and how it changes with A in the direction E.
+    """The matrix exponential of A and its Fréchet derivative in the direction E.
 
-    Without `compute_expm` the change alone.
+    Without `compute_expm` it is the derivative alone.
     """
     compute_expm = flag("expm_frechet: compute_expm", compute_expm)
     a, e = inexact(as_tensor(A), as_tensor(E))
@@ -249,10 +251,10 @@ def expm_frechet(
 
 
 def schur(a: Tensor, output: str = "real") -> tuple[Any, Any]:
-    """T and Z with a = Z T Zᴴ, Z unitary, T triangular.
+    """The Schur decomposition a = Z T Zᴴ: Z unitary, T upper triangular.
 
-    For a real matrix and the output "real", T has a block of two rows for each pair of complex
-    eigenvalues; with "complex" both are complex. There is no derivative.
+    The output "real" of a real matrix has 2 x 2 blocks on the diagonal of T for pairs of complex
+    eigenvalues. There is no derivative.
     """
     choice("schur: output", output, ("real", "complex"))
     (a,) = inexact(a)
@@ -268,9 +270,9 @@ def _as_complex(x: Any) -> Any:
 def hessenberg(
     a: Tensor, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
-    """H, zero below the first lower diagonal, with a = Q H Qᴴ; with `calc_q` H and Q.
+    """The upper Hessenberg form H with a = Q H Qᴴ; with `calc_q` H and the unitary Q.
 
-    Q is unitary. There is no derivative.
+    There is no derivative.
     """
     (a,) = inexact(a)
     check_square("hessenberg", a)
@@ -279,7 +281,7 @@ def hessenberg(
 
 
 def rsf2csf(T: Tensor, Z: Tensor, check_finite: bool = True) -> tuple[Any, Any]:
-    """The complex triangular form T, Z of a matrix from its real one."""
+    """Convert a real Schur form T, Z to a complex one."""
     t, z = map(as_tensor, promote_operands(as_tensor(T), as_tensor(Z), inexact=True))
     check_square("rsf2csf", t)
     check_square("rsf2csf", z)
@@ -293,10 +295,10 @@ def rsf2csf(T: Tensor, Z: Tensor, check_finite: bool = True) -> tuple[Any, Any]:
 
 
 def funm(A: Tensor, func: Callable[[Any], Any], disp: bool = True) -> Any:
-    """A function of a matrix, given what it is of numbers; complex.
+    """A matrix function, given by the function of numbers; the result is complex.
 
-    Without `disp` an estimate of the error comes along. Eigenvalues that lie close together cost
-    digits. Golub and Van Loan, "Matrix Computations", algorithm 11.1.1 (Parlett's recurrence).
+    Without `disp` an error estimate is returned too. Close eigenvalues lose accuracy. Golub and Van
+    Loan, "Matrix Computations", algorithm 11.1.1 (Parlett's recurrence).
 
     >>> funm([[1.0, 1.0], [0.0, 2.0]], lambda x: x * x).real.round(3).tolist()
     [[1.0, 3.0], [0.0, 4.0]]
@@ -331,9 +333,9 @@ def funm(A: Tensor, func: Callable[[Any], Any], disp: bool = True) -> Any:
 
 
 def sqrtm(A: Tensor, blocksize: int = 1) -> Any:
-    """The matrix whose square is A and whose eigenvalues have real parts >= 0.
+    """The principal square root of a matrix, complex.
 
-    It is complex. Björck and Hammarling, "A Schur method for the square root of a matrix", 1983.
+    Björck and Hammarling, "A Schur method for the square root of a matrix", 1983.
 
     >>> sqrtm([[4.0, 0.0], [0.0, 9.0]]).real.tolist()
     [[2.0, 0.0], [0.0, 3.0]]
@@ -380,7 +382,7 @@ def _triangular_root(t: Any) -> Any:
 def solve_sylvester(
     A: Tensor, B: Tensor, C: Tensor, *, method: str = "schur", tol: float = 1e-8
 ) -> Any:
-    """The X with A X + X B = C; NaN if A and -B share an eigenvalue, to within `tol`.
+    """Solve A X + X B = C; NaN if A and -B share an eigenvalue, to within `tol`.
 
     Both methods, "schur" and "eigen", are that of Bartels and Stewart, 1972. Axes before the last
     two are a batch.

@@ -1,4 +1,4 @@
-"""Matrices that have a name, or are made from parts: hilbert, block_diag."""
+"""Special matrices by name: hilbert, toeplitz, block_diag."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...trace.arguments import choice, count_of, flag
 
 
 def block_diag(*arrs: Tensor) -> Any:
-    """The matrices along a diagonal, zeros elsewhere; vectors count as rows.
+    """The block diagonal matrix of the given matrices; vectors count as rows.
 
     >>> block_diag([[1, 2]], 3).tolist()
     [[1, 2, 0], [0, 0, 3]]
@@ -39,10 +39,10 @@ def block_diag(*arrs: Tensor) -> Any:
 
 
 def toeplitz(c: Tensor, r: Tensor | None = None) -> Any:
-    """The matrix with first column c, first row r, and equal elements on diagonals.
+    """The Toeplitz matrix with first column c and first row r.
 
-    r is the conjugate of c if not given; its first element does not count. Axes before the last
-    are a batch.
+    r is by default the conjugate of c; its first element is ignored. Axes before the last are a
+    batch.
 
     >>> toeplitz([1, 2, 3], [0, 8, 9]).tolist()
     [[1, 8, 9], [2, 1, 8], [3, 2, 1]]
@@ -65,7 +65,7 @@ KINDS = ("symmetric", "lower", "upper")
 
 
 def hilbert(n: int) -> Any:
-    """Hilbert's matrix, 1 / (i + j + 1).
+    """The Hilbert matrix with elements 1 / (i + j + 1).
 
     >>> hilbert(2).tolist()
     [[1.0, 0.5], [0.5, 0.3333333432674408]]
@@ -75,7 +75,7 @@ def hilbert(n: int) -> Any:
 
 
 def invhilbert(n: int) -> Any:
-    """The inverse of Hilbert's matrix, of whole numbers; exact as far as float32 is."""
+    """The inverse of the Hilbert matrix, exact integers rounded to float32."""
     n = _size("invhilbert", n, most=MOST_ROWS)
     comb = math.comb
     rows = [
@@ -99,7 +99,7 @@ def _exact(rows: list[list[int]]) -> Any:
 
 
 def pascal(n: int, kind: str | None = None) -> Any:
-    """Pascal's triangle as a matrix: "symmetric" (by default), "lower" or "upper".
+    """The Pascal matrix of binomial coefficients: "symmetric", "lower" or "upper".
 
     >>> pascal(3).tolist()
     [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0], [1.0, 3.0, 6.0]]
@@ -111,7 +111,7 @@ def pascal(n: int, kind: str | None = None) -> Any:
 
 
 def invpascal(n: int, kind: str | None = None) -> Any:
-    """The inverse of `pascal`."""
+    """The inverse of the Pascal matrix."""
     n, kind = _size("invpascal", n, most=MOST_ROWS), _kind("invpascal", kind)
     rows = [[(-1) ** (i + j) * math.comb(i, j) for j in range(n)] for i in range(n)]
     lower = np.array(rows, object).reshape(n, n)
@@ -128,9 +128,7 @@ def _size(name: str, n: Any, least: int = 0, most: int = 2**31 - 1) -> int:
 
 
 def helmert(n: int, full: bool = False) -> Any:
-    """Helmert's matrix, whose rows are orthonormal and sum to 0.
-
-    `full` adds a constant row.
+    """The Helmert matrix, whose orthonormal rows sum to 0; `full` adds a constant row.
 
     >>> helmert(2).round(3).tolist()
     [[0.7070000171661377, -0.7070000171661377]]
@@ -145,7 +143,7 @@ def helmert(n: int, full: bool = False) -> Any:
 
 
 def hadamard(n: int, dtype: Any = int) -> Any:
-    """Sylvester's matrix of 1 and -1 with orthogonal rows; n is a power of 2.
+    """The Hadamard matrix by Sylvester's construction; n is a power of 2.
 
     >>> hadamard(2).tolist()
     [[1, 1], [1, -1]]
@@ -159,7 +157,7 @@ def hadamard(n: int, dtype: Any = int) -> Any:
 
 
 def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
-    """The matrix of the Fourier transform.
+    """The matrix of the discrete Fourier transform.
 
     The `scale` "sqrtn" makes it unitary, "n" divides by n.
     """
@@ -185,9 +183,9 @@ def _line(name: str, x: Tensor, least: int = 1) -> Any:
 
 
 def hankel(c: Tensor, r: Tensor | None = None) -> Any:
-    """The matrix with first column c, last row r, equal along rising diagonals.
+    """The Hankel matrix with first column c and last row r.
 
-    r is zero if not given; its first element does not count.
+    r is by default zero; its first element is ignored.
 
     >>> hankel([1, 2, 3]).tolist()
     [[1, 2, 3], [2, 3, 0], [3, 0, 0]]
@@ -202,7 +200,7 @@ def hankel(c: Tensor, r: Tensor | None = None) -> Any:
 
 
 def circulant(c: Tensor) -> Any:
-    """The matrix with first column c, each next one moved down around the end.
+    """The circulant matrix with first column c.
 
     >>> circulant([1, 2, 3]).tolist()
     [[1, 3, 2], [2, 1, 3], [3, 2, 1]]
@@ -214,7 +212,7 @@ def circulant(c: Tensor) -> Any:
 
 
 def leslie(f: Tensor, s: Tensor) -> Any:
-    """Leslie's matrix of a population: `f` children, `s` survivors below them.
+    """The Leslie matrix of a population with fecundities `f` and survival rates `s`.
 
     >>> leslie([1.0, 2.0, 3.0], [0.5, 0.25]).tolist()
     [[1.0, 2.0, 3.0], [0.5, 0.0, 0.0], [0.0, 0.25, 0.0]]
@@ -237,7 +235,9 @@ def _below_row(row: Any, below: Any) -> Any:
 
 
 def companion(a: Tensor) -> Any:
-    """The matrix whose eigenvalues are the roots of a polynomial, highest power first.
+    """The companion matrix of a polynomial, whose eigenvalues are its roots.
+
+    The coefficients have the highest power first.
 
     >>> companion([1.0, -3.0, 2.0]).tolist()
     [[3.0, -2.0], [1.0, 0.0]]
@@ -248,7 +248,7 @@ def companion(a: Tensor) -> Any:
 
 
 def fiedler(a: Tensor) -> Any:
-    """The distances between numbers, |a_i - a_j|.
+    """The Fiedler matrix of absolute differences |a_i - a_j|.
 
     >>> fiedler([1, 4, 6]).tolist()
     [[0, 3, 5], [3, 0, 2], [5, 2, 0]]
@@ -258,7 +258,7 @@ def fiedler(a: Tensor) -> Any:
 
 
 def fiedler_companion(a: Tensor) -> Any:
-    """A matrix of five diagonals with the eigenvalues of `companion`.
+    """The pentadiagonal companion matrix of a polynomial; see `companion`.
 
     Fiedler, "A note on companion matrices", 2003.
     """
@@ -280,7 +280,7 @@ def fiedler_companion(a: Tensor) -> Any:
 
 
 def convolution_matrix(a: Tensor, n: int, mode: str = "full") -> Any:
-    """The matrix whose product with n numbers is their convolution with a.
+    """The matrix that convolves a vector of n elements with a.
 
     >>> convolution_matrix([1, 2], 2).tolist()
     [[1, 0], [2, 1], [0, 2]]

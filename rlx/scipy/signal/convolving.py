@@ -1,4 +1,4 @@
-"""Sums of products of one array with another one that is moved along."""
+"""Convolutions and correlations of arrays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fftconvolve(
     """The convolution of two arrays along axes, by Fourier transforms.
 
     Along the other axes the arrays have equal sizes. Mode "same" cuts the result to the size of
-    `in1`, "valid" to where one array lies within the other.
+    `in1`, "valid" to the positions without padding.
 
     >>> fftconvolve([1.0, 2.0], [1.0, 3.0]).round(3).tolist()
     [1.0, 5.0, 6.0]
@@ -52,9 +52,10 @@ def fftconvolve(
 def convolve(
     in1: Tensor, in2: Tensor, mode: str = "full", method: str = "auto", precision: Any = None
 ) -> Any:
-    """The convolution of two arrays, one of which is smaller along each axis.
+    """The convolution of two arrays.
 
-    Method "fft" goes through Fourier transforms, "direct" and "auto" sum the products.
+    Method "fft" uses Fourier transforms, "direct" and "auto" sum the products. In mode "valid" one
+    array must be at least as large as the other along each axis.
 
     >>> convolve([1.0, 2.0], [1.0, 3.0]).tolist()
     [1.0, 5.0, 6.0]
@@ -68,7 +69,7 @@ def convolve(
 def correlate(
     in1: Tensor, in2: Tensor, mode: str = "full", method: str = "auto", precision: Any = None
 ) -> Any:
-    """The sums of products with another array, conjugated, at each distance."""
+    """The cross-correlation of two arrays, the second one conjugated; see `convolve`."""
     x, y = as_tensor(in1), as_tensor(in2)
     return convolve(x, rnp.flip(rnp.conj(y)), mode, method, precision)
 
@@ -81,7 +82,7 @@ def convolve2d(
     fillvalue: float = 0,
     precision: Any = None,
 ) -> Any:
-    """The convolution of two matrices; outside of them are zeros."""
+    """The convolution of two matrices, with zero padding."""
     x, y = _matrices("convolve2d", in1, in2, mode, boundary, fillvalue)
     return _summed("convolve2d", x, y, mode, precision)
 
@@ -94,7 +95,7 @@ def correlate2d(
     fillvalue: float = 0,
     precision: Any = None,
 ) -> Any:
-    """The sums of products of a matrix with another one, conjugated, at each distance."""
+    """The cross-correlation of two matrices, the second one conjugated; zero padding."""
     x, y = _matrices("correlate2d", in1, in2, mode, boundary, fillvalue)
     # of a middle that does not come out even, the other one than that of convolve2d
     made = _summed("correlate2d", rnp.flip(x), rnp.conj(y), mode, precision)

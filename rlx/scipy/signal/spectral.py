@@ -1,4 +1,4 @@
-"""Spectra of segments of lines, and back: stft, istft, csd, welch; detrend."""
+"""Spectra of segments of signals, and back: stft, istft, csd, welch; detrend."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ def detrend(
     bp: int | Sequence[int] | np.ndarray = 0,
     overwrite_data: None = None,
 ) -> Any:
-    """Lines less their mean, or less the straight line that fits them best.
+    """Remove the mean, or the least-squares line, along an axis.
 
-    Between the places `bp` each part gets a straight line of its own.
+    `bp` are breakpoints between parts that have a line each.
 
     >>> detrend([1.0, 2.0, 6.0]).round(3).tolist()
     [0.5, -1.0, 0.5]
@@ -226,10 +226,10 @@ def stft(
     padded: bool = True,
     axis: int = -1,
 ) -> tuple[Any, Any, Any]:
-    """Frequencies, times and the Fourier transforms of overlapping segments of lines.
+    """The short-time Fourier transform: frequencies, times and transforms of segments.
 
-    `boundary` is what stands before and after a line: "zeros", "constant", "even", "odd" or None;
-    `padded` adds zeros until the segments come out even.
+    `boundary` extends the signal at both ends: "zeros", "constant", "even", "odd" or None; `padded`
+    adds zeros to fill the last segment.
     """
     return_onesided = flag("stft: return_onesided", return_onesided)
     padded = flag("stft: padded", padded)
@@ -263,10 +263,10 @@ def csd(
     axis: int = -1,
     average: str = "mean",
 ) -> tuple[Any, Any]:
-    """Frequencies, and the cross spectral density of lines, averaged over segments.
+    """The cross spectral density by Welch's method: frequencies and densities.
 
-    `scaling` "spectrum" gives powers, "density" powers by frequency; `average` is "mean" or
-    "median". Without y it is the density of x.
+    `scaling` "density" gives power per frequency, "spectrum" power; segments are averaged by
+    `average`, "mean" or "median". Without y it is the power spectral density of x.
     """
     given = [x] if y is None else [x, y]
     settings = (window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
@@ -286,7 +286,7 @@ def welch(
     axis: int = -1,
     average: str = "mean",
 ) -> tuple[Any, Any]:
-    """Frequencies, and the power spectral density of lines; see `csd`."""
+    """The power spectral density by Welch's method; see `csd`."""
     settings = (window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
     return _density("welch", [x], fs, *settings)
 
@@ -434,9 +434,9 @@ def istft(
     time_axis: int = -1,
     freq_axis: int = -2,
 ) -> tuple[Any, Any]:
-    """Times, and the lines whose segments have these transforms; undoes `stft`.
+    """The inverse of `stft`: times and the signal.
 
-    `boundary` tells whether `stft` had put something before and after the lines.
+    `boundary` says whether `stft` had extended the signal.
     """
     input_onesided = flag("istft: input_onesided", input_onesided)
     boundary = flag("istft: boundary", boundary)

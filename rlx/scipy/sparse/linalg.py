@@ -1,7 +1,7 @@
-"""Linear equations solved by products with the matrix alone.
+"""Iterative solvers of linear systems, which use products with the matrix only.
 
-`A` is a matrix, or a linear function; b and x are arrays, or containers of arrays. Derivatives
-solve once more with the same method. `M` is like A, and near the inverse of it.
+`A` is a matrix or a linear function; b and x are arrays or pytrees of arrays. Derivatives solve
+another system by the same method. `M`, the preconditioner, approximates the inverse of A.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ def cg(
     maxiter: int | None = None,
     M: Any = None,
 ) -> tuple[Any, None]:
-    """The x with A x = b for a positive definite A, by conjugate gradients, and None.
+    """Solve A x = b by conjugate gradients, for a positive definite A.
 
-    It ends when the residual is less than `tol` times b, or `atol`, or after `maxiter` steps.
+    The results are x and None. The method stops when the residual is below `tol` times the norm of
+    b, or below `atol`, or after `maxiter` steps.
 
     >>> import numpy as np
     >>> cg([[4.0, 1.0], [1.0, 3.0]], np.array([6.0, 7.0]))[0].round(3).tolist()
@@ -55,7 +56,7 @@ def bicgstab(
     maxiter: int | None = None,
     M: Any = None,
 ) -> tuple[Any, None]:
-    """The x with A x = b by stabilized biconjugate gradients, and None; see `cg`."""
+    """Solve A x = b by stabilized biconjugate gradients; the results are those of `cg`."""
     return _solved("bicgstab", _biconjugate_gradients, A, b, x0, tol, atol, maxiter, M, False), None
 
 
@@ -71,11 +72,10 @@ def gmres(
     M: Any = None,
     solve_method: str = "batched",
 ) -> tuple[Any, Any]:
-    """The x with A x = b by least residuals, and 0, or -1 if it is not finite.
+    """Solve A x = b by generalized minimal residuals; see `cg`.
 
-    See `cg`.
-
-    After `restart` products it starts anew from where it is, `maxiter` times at most.
+    Returns x, and 0, or -1 if x is not finite. The method restarts after `restart` products, at
+    most `maxiter` times.
     """
     choice("gmres: solve_method", solve_method, ("batched", "incremental"))
     restart = count_of("gmres: restart", restart, 1)

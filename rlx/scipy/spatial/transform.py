@@ -1,7 +1,6 @@
-"""Rotations of space, and turns between them: Rotation, Slerp.
+"""Rotations in 3 dimensions and their interpolation: Rotation, Slerp.
 
-Rotations are unit quaternions (x, y, z, w), one or a line of them. Both classes are containers of
-arrays: they go through transforms.
+Rotations are unit quaternions (x, y, z, w), one or a batch of them. Both classes are pytrees.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SMALL = 1e-3  # of angles below, series have the digits
 
 @final
 class Rotation:
-    """One rotation of space, or a line of them.
+    """A rotation in 3 dimensions, or a batch of rotations.
 
     >>> Rotation.from_euler("z", 90, degrees=True).apply([1.0, 0.0, 0.0]).round(3).tolist()
     [0.0, 1.0, 0.0]
@@ -38,7 +37,7 @@ class Rotation:
 
     @classmethod
     def concatenate(cls, rotations: Sequence[Rotation]) -> Rotation:
-        """Lines of rotations one after another."""
+        """Concatenate batches of rotations."""
         rotations = members("Rotation.concatenate: the rotations", rotations)
         for one in rotations:
             if not isinstance(one, Rotation):
@@ -47,10 +46,9 @@ class Rotation:
 
     @classmethod
     def from_euler(cls, seq: str, angles: Tensor, degrees: bool = False) -> Rotation:
-        """Turns around axes one after another.
+        """Rotations from Euler angles along the last axis.
 
-        Those of "xyz" stand still, those of "XYZ" turn along. `angles` has a place along the last
-        axis for each of them.
+        The axes "xyz" are extrinsic (fixed), "XYZ" intrinsic (moving).
         """
         degrees = flag("from_euler: degrees", degrees)
         axes, is_intrinsic = _axes_of(seq, (1, 2, 3))
@@ -64,39 +62,39 @@ class Rotation:
 
     @classmethod
     def from_matrix(cls, matrix: Tensor) -> Rotation:
-        """The rotation by an orthogonal matrix of determinant 1."""
+        """Rotations from orthogonal matrices of determinant 1."""
         (matrix,) = floats("Rotation.from_matrix", matrix)
         return cls(_from_matrix(matrix))
 
     @classmethod
     def from_mrp(cls, mrp: Tensor) -> Rotation:
-        """The rotation by modified Rodrigues parameters: axis * tan(angle / 4)."""
+        """Rotations from modified Rodrigues parameters axis * tan(angle / 4)."""
         (mrp,) = floats("Rotation.from_mrp", mrp)
         square = rnp.sum(rnp.square(mrp), axis=-1, keepdims=True)
         return cls(rnp.concatenate([2 * mrp, 1 - square], axis=-1) / (1 + square))
 
     @classmethod
     def from_quat(cls, quat: Tensor) -> Rotation:
-        """The rotation by quaternions of any length but 0."""
+        """Rotations from quaternions, which are normalized."""
         (quat,) = floats("Rotation.from_quat", quat)
         return cls(_normalized(quat))
 
     @classmethod
     def from_rotvec(cls, rotvec: Tensor, degrees: bool = False) -> Rotation:
-        """The rotation around a vector, by its length."""
+        """Rotations from rotation vectors axis * angle."""
         degrees = flag("from_rotvec: degrees", degrees)
         (rotvec,) = floats("Rotation.from_rotvec", rotvec)
         return cls(_from_vector(rnp.deg2rad(rotvec) if degrees else rotvec))
 
     @classmethod
     def identity(cls, num: int | None = None, dtype: Any = "float32") -> Rotation:
-        """No rotation, or a line of `num` of them."""
+        """The identity rotation, or `num` of them."""
         shape = (4,) if num is None else (num, 4)
         return cls(rnp.broadcast_to(rnp.asarray([0.0, 0.0, 0.0, 1.0], dtype), shape))
 
     @classmethod
     def random(cls, random_key: Any, num: int | None = None) -> Rotation:
-        """A random rotation, or a line of them, all equally likely."""
+        """Uniformly distributed random rotations."""
         shape = (4,) if num is None else (num, 4)
         return cls(_normalized(random.normal(random_key, shape)))
 
@@ -117,49 +115,49 @@ class Rotation:
         return Rotation.from_quat(_product(self.quat, other.quat))
 
     def apply(self, vectors: Tensor, inverse: bool = False) -> Any:
-        """The vectors (..., 3) turned, or turned back."""
+        """Rotate vectors (..., 3), with `inverse` by the inverse rotation."""
         inverse = flag("Rotation.apply: inverse", inverse)
         matrix, vectors = self.as_matrix(), as_tensor(vectors)
         matrix = rnp.matrix_transpose(matrix) if inverse else matrix
         return rnp.sum(matrix * vectors[..., None, :], axis=-1)
 
     def as_euler(self, seq: str, degrees: bool = False) -> Any:
-        """Three angles around axes that make the rotation; see `from_euler`."""
+        """The three Euler angles; see `from_euler`."""
         axes, is_intrinsic = _axes_of(seq, (3,))
         angles = _as_turns(self.quat, axes, is_intrinsic)
         return rnp.rad2deg(angles) if flag("as_euler: degrees", degrees) else angles
 
     def as_matrix(self) -> Any:
-        """The orthogonal matrix."""
+        """The rotation matrices."""
         return _as_matrix(self.quat)
 
     def as_mrp(self) -> Any:
-        """The modified Rodrigues parameters, axis * tan(angle / 4)."""
+        """The modified Rodrigues parameters axis * tan(angle / 4)."""
         w = self.quat[..., 3:]
         sign = rnp.where(w < 0, -1.0, 1.0)
         return sign * self.quat[..., :3] / (1 + sign * w)
 
     def as_rotvec(self, degrees: bool = False) -> Any:
-        """The axis times the angle."""
+        """The rotation vectors axis * angle."""
         vector = _as_vector(self.quat)
         return rnp.rad2deg(vector) if flag("as_rotvec: degrees", degrees) else vector
 
     def as_quat(self, canonical: bool = False, scalar_first: bool = False) -> Any:
-        """The quaternion, of the two the one with the first sign plus if `canonical`."""
+        """The quaternions; `canonical` makes w, or the first nonzero component, positive."""
         quat = _canonical(self.quat) if flag("as_quat: canonical", canonical) else self.quat
         return rnp.roll(quat, 1, axis=-1) if flag("as_quat: scalar_first", scalar_first) else quat
 
     def inv(self) -> Rotation:
-        """The rotation back."""
+        """The inverse rotations."""
         return Rotation(self.quat * np.array([-1, -1, -1, 1], self.quat.dtype))
 
     def magnitude(self) -> Any:
-        """The angle."""
+        """The rotation angles."""
         size = _length(self.quat[..., :3])[..., 0]
         return 2.0 * rnp.arctan2(size, rnp.abs(self.quat[..., 3]))
 
     def mean(self, weights: Tensor | None = None) -> Rotation:
-        """The rotation nearest to all of a line, some counting more."""
+        """The weighted mean of a batch of rotations."""
         self._check_line("averaged")
         ones = rnp.ones(len(self), self.quat.dtype)
         share = ones if weights is None else as_tensor(weights)
@@ -170,13 +168,13 @@ class Rotation:
 
     @property
     def single(self) -> bool:
-        """Whether it is one rotation, not a line of them."""
+        """Whether it is one rotation, not a batch."""
         return self.quat.ndim == 1
 
 
 @final
 class Slerp:
-    """The even turns between rotations: `Slerp.init(times, rotations)(time)`."""
+    """Spherical linear interpolation: `Slerp.init(times, rotations)(time)`."""
 
     def __init__(
         self, times: Tensor, timedelta: Tensor, rotations: Rotation, rotvecs: Tensor
@@ -186,7 +184,7 @@ class Slerp:
 
     @classmethod
     def init(cls, times: Tensor, rotations: Rotation) -> Slerp:
-        """The turns between a line of rotations at as many times."""
+        """The interpolation of a batch of rotations at ascending times."""
         times = rnp.astype(as_tensor(times), rotations.quat.dtype)
         if rotations.single or times.shape != (len(rotations),) or len(rotations) < 2:
             _wrong_shape(f"the times are {times.type}", "give two rotations or more, each a time")
@@ -194,7 +192,7 @@ class Slerp:
         return cls(times, rnp.diff(times), first, (first.inv() * second).as_rotvec())
 
     def __call__(self, times: Tensor) -> Rotation:
-        """The rotations at one time or a line of them."""
+        """The interpolated rotations at one time or a vector of times."""
         given = rnp.astype(as_tensor(times), self.times.dtype)
         if given.ndim > 1:
             _wrong_shape(f"the times are {given.type}", "give one time or a vector")
@@ -241,7 +239,7 @@ def _length(x: Any) -> Any:
 
 
 def _normalized(x: Any) -> Any:
-    """The quaternion of length 1."""
+    """The unit quaternion."""
     return x / _length(x)
 
 
@@ -254,10 +252,7 @@ def _product(p: Any, q: Any) -> Any:
 
 
 def _canonical(x: Any) -> Any:
-    """Of two that are one rotation the one with the first sign plus.
-
-    The numbers go in the order w, x, y, z.
-    """
+    """The one of both quaternions whose first nonzero of w, x, y, z is positive."""
     sign = rnp.zeros_like(x[..., :1])
     for i in (3, 0, 1, 2):
         sign = rnp.where(sign == 0, rnp.sign(x[..., i : i + 1]), sign)
@@ -276,10 +271,7 @@ def _as_matrix(x: Any) -> Any:
 
 
 def _from_matrix(m: Any) -> Any:
-    """The rotation by a matrix.
-
-    Of four formulas it is the one that divides by the greatest number.
-    """
+    """The rotation by a matrix, by the one of four formulas with the largest divisor."""
     trace = m[..., 0, 0] + m[..., 1, 1] + m[..., 2, 2]
     off = [m[..., k, j] - m[..., j, k] for j, k in ((1, 2), (2, 0), (0, 1))]
     made = [rnp.stack([*off, 1 + trace], axis=-1)]

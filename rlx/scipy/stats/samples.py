@@ -1,4 +1,4 @@
-"""Statistics of samples: mode, rankdata, sem; their densities: gaussian_kde."""
+"""Statistics of samples: mode, rankdata, sem; density estimation: gaussian_kde."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METHODS = ("average", "min", "max", "dense", "ordinal")
 
 
 class ModeResult(NamedTuple):
-    """The most frequent numbers, and how often they occur."""
+    """The result of `mode`."""
 
     mode: Any
     count: Any
@@ -34,7 +34,7 @@ class ModeResult(NamedTuple):
 def mode(
     a: Tensor, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False
 ) -> ModeResult:
-    """The most frequent number along an axis, the least of several, and its count.
+    """The most frequent value along an axis, the smallest of several, and its count.
 
     >>> mode([3, 1, 3, 1, 2])
     ModeResult(mode=Array(1, dtype=int32), count=Array(2, dtype=int32))
@@ -68,10 +68,10 @@ def _run_starts(x: Any) -> Any:
 def rankdata(
     a: Tensor, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate"
 ) -> Any:
-    """The places from 1 on that numbers take when sorted along an axis.
+    """The ranks of the elements along an axis, starting at 1.
 
-    Equal ones share the average of their places, the least or the greatest; "dense" counts only
-    different numbers, with "ordinal" the first comes first. A NaN makes its whole line NaN.
+    Ties get the average, the minimum or the maximum of their ranks; "dense" leaves no gaps,
+    "ordinal" ranks them in order. A NaN makes all ranks along the axis NaN.
 
     >>> rankdata([10, 30, 20, 20]).tolist()
     [1.0, 4.0, 2.5, 2.5]
@@ -114,9 +114,7 @@ def sem(
     *,
     keepdims: bool = False,
 ) -> Any:
-    """The standard error of the mean along an axis.
-
-    NaNs do not count with the policy "omit".
+    """The standard error of the mean along an axis; the policy "omit" ignores NaNs.
 
     >>> sem([1.0, 3.0, 5.0])
     Array(1.1547005, dtype=float32)
@@ -139,11 +137,11 @@ Bandwidth = None | str | Tensor | Callable[[Any], Any]
 
 @final
 class gaussian_kde:
-    """The density of points: a normal distribution around each of a data set's points.
+    """A kernel density estimate with Gaussian kernels.
 
-    `dataset` has shape (axes, points), `weights` one number for each point. The width of each
-    normal distribution is that of the data times a factor, Scott's or Silverman's rule of their
-    count, a number, or what a function of the estimate gives.
+    `dataset` has shape (dimensions, points), `weights` has one number for each point. The bandwidth
+    is the covariance of the data times a factor squared: Scott's or Silverman's rule, a number, or
+    what a function of the estimate returns.
     """
 
     neff: Any
@@ -182,27 +180,27 @@ class gaussian_kde:
 
     @property
     def d(self) -> int:
-        """How many axes the points have."""
+        """The number of dimensions."""
         return self.dataset.shape[0]
 
     @property
     def n(self) -> int:
-        """How many points the data set has."""
+        """The number of points of the data set."""
         return self.dataset.shape[1]
 
     def evaluate(self, points: Tensor) -> Any:
-        """The density at points of shape (axes, count)."""
+        """The density at points of shape (dimensions, count)."""
         return rnp.sum(self.weights * rnp.exp(self._exponents(points)), axis=-1)
 
     def __call__(self, points: Tensor) -> Any:
         return self.evaluate(points)
 
     def pdf(self, x: Tensor) -> Any:
-        """The density at points of shape (axes, count)."""
+        """The density at points of shape (dimensions, count)."""
         return self.evaluate(x)
 
     def logpdf(self, x: Tensor) -> Any:
-        """The logarithm of the density at points of shape (axes, count)."""
+        """The logarithm of the density at points of shape (dimensions, count)."""
         return logsumexp(rnp.log(self.weights) + self._exponents(x), axis=-1)
 
     def _exponents(self, points: Tensor) -> Any:
@@ -220,7 +218,7 @@ class gaussian_kde:
         return size - 0.5 * square
 
     def integrate_gaussian(self, mean: Tensor, cov: Tensor) -> Any:
-        """The integral of the density times that of a normal distribution."""
+        """The integral of the density multiplied by a normal density."""
         mean, cov = floats("gaussian_kde.integrate_gaussian", mean, cov)
         mean, cov = rnp.atleast_1d(rnp.squeeze(mean)), rnp.atleast_2d(cov)
         if mean.shape != (self.d,) or cov.shape != (self.d, self.d):
@@ -231,7 +229,7 @@ class gaussian_kde:
         return rnp.sum(self._overlaps(mean[:, None], self.covariance + cov), axis=-1)[0]
 
     def integrate_box_1d(self, low: Tensor, high: Tensor) -> Any:
-        """The chance of a number from `low` to `high`, for points of one axis."""
+        """The probability of the interval from `low` to `high`, for 1-d data."""
         if self.d != 1:
             _wrong_shape(f"the points have {self.d} axes", "use it for points of one axis")
         low, high = floats("gaussian_kde.integrate_box_1d", low, high)
@@ -241,7 +239,7 @@ class gaussian_kde:
         return rnp.sum(self.weights * (ndtr((high - data) / sigma) - ndtr((low - data) / sigma)))
 
     def integrate_kde(self, other: gaussian_kde) -> Any:
-        """The integral of the product of two densities."""
+        """The integral of the product of two estimates."""
         if not isinstance(other, gaussian_kde):
             fix = "pass a gaussian_kde of other points"
             raise wrong("gaussian_kde.integrate_kde: other", other, "such a density", fix)
@@ -259,7 +257,7 @@ class gaussian_kde:
         return rnp.exp(-0.5 * rnp.sum(apart * solved, axis=0)) * self.weights / size
 
     def resample(self, key: Any, shape: Any = ()) -> Any:
-        """Random points of this density, of shape (axes, *shape)."""
+        """Random points from the density, of shape (dimensions, *shape)."""
         place_key, noise_key = random.split(key)
         places = random.choice(place_key, self.n, shape=shape, p=self.weights)
         zero = rnp.zeros(self.d, self.dataset.dtype)
@@ -269,11 +267,11 @@ class gaussian_kde:
         return self.dataset[:, places] + rnp.transpose(noise)
 
     def integrate_box(self, low_bounds: Tensor, high_bounds: Tensor, maxpts: Any = None) -> Any:
-        """The chance of a box; for one axis alone, see `integrate_box_1d`."""
+        """The probability of a box, for 1-d data; see `integrate_box_1d`."""
         return self.integrate_box_1d(rnp.squeeze(low_bounds), rnp.squeeze(high_bounds))
 
     def set_bandwidth(self, bw_method: Bandwidth = None) -> None:
-        """An error: an estimate does not change; make another one."""
+        """Raise an error: estimates are immutable; make another one."""
         _wrong("its bandwidth does not change", "make another one, gaussian_kde(data, bw_method)")
 
 
