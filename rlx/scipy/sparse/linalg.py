@@ -56,7 +56,7 @@ def bicgstab(
     maxiter: int | None = None,
     M: Any = None,
 ) -> tuple[Any, None]:
-    """Solve A x = b by stabilized biconjugate gradients; the results are those of `cg`."""
+    """Solve A x = b by stabilized biconjugate gradients; see `cg`."""
     return _solved("bicgstab", _biconjugate_gradients, A, b, x0, tol, atol, maxiter, M, False), None
 
 

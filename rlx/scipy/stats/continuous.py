@@ -33,30 +33,12 @@ class norm(Distribution, of="the normal distribution"):
         return -0.5 * (rnp.log(2 * math.pi * scale * scale) + rnp.square((x - loc) / scale))
 
     pdf = exp_of(logpdf)
-
-    @formula
-    def cdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return ndtr((x - loc) / scale)
-
-    @formula
-    def logcdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return log_ndtr((x - loc) / scale)
-
-    @formula
-    def sf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return ndtr((loc - x) / scale)
-
-    @formula
-    def logsf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return log_ndtr((loc - x) / scale)
-
-    @formula
-    def ppf(q: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return ndtri(q) * scale + loc
-
-    @formula
-    def isf(q: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return loc - ndtri(q) * scale
+    cdf = formula(lambda x, loc=0, scale=1: ndtr((x - loc) / scale))
+    logcdf = formula(lambda x, loc=0, scale=1: log_ndtr((x - loc) / scale))
+    sf = formula(lambda x, loc=0, scale=1: ndtr((loc - x) / scale))
+    logsf = formula(lambda x, loc=0, scale=1: log_ndtr((loc - x) / scale))
+    ppf = formula(lambda q, loc=0, scale=1: ndtri(q) * scale + loc)
+    isf = formula(lambda q, loc=0, scale=1: loc - ndtri(q) * scale)
 
 
 class truncnorm(Distribution, of="the truncated normal distribution"):
@@ -70,17 +52,9 @@ class truncnorm(Distribution, of="the truncated normal distribution"):
         return rnp.where(a >= b, math.nan, result)
 
     pdf = exp_of(logpdf)
-
-    @formula
-    def logcdf(x: Tensor, a: Tensor, b: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return _log_share((x - loc) / scale, a, b)
-
+    logcdf = formula(lambda x, a, b, loc=0, scale=1: _log_share((x - loc) / scale, a, b))
     cdf = exp_of(logcdf)
-
-    @formula
-    def logsf(x: Tensor, a: Tensor, b: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return _log_share((loc - x) / scale, -b, -a)
-
+    logsf = formula(lambda x, a, b, loc=0, scale=1: _log_share((loc - x) / scale, -b, -a))
     sf = exp_of(logsf)
 
 
@@ -126,26 +100,12 @@ class cauchy(Distribution, of="the Cauchy distribution"):
         return -rnp.log(math.pi * scale) - rnp.log1p(rnp.square((x - loc) / scale))
 
     pdf = exp_of(logpdf)
-
-    @formula
-    def cdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return 0.5 + rnp.arctan((x - loc) / scale) / math.pi
-
+    cdf = formula(lambda x, loc=0, scale=1: 0.5 + rnp.arctan((x - loc) / scale) / math.pi)
     logcdf = log_of(cdf)
-
-    @formula
-    def sf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return 0.5 + rnp.arctan((loc - x) / scale) / math.pi
-
+    sf = formula(lambda x, loc=0, scale=1: 0.5 + rnp.arctan((loc - x) / scale) / math.pi)
     logsf = log_of(sf)
-
-    @formula
-    def ppf(q: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return loc + scale * rnp.tan(math.pi * q - math.pi / 2)
-
-    @formula
-    def isf(q: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return loc + scale * rnp.tan(math.pi / 2 - math.pi * q)
+    ppf = formula(lambda q, loc=0, scale=1: loc + scale * rnp.tan(math.pi * q - math.pi / 2))
+    isf = formula(lambda q, loc=0, scale=1: loc + scale * rnp.tan(math.pi / 2 - math.pi * q))
 
 
 class logistic(Distribution, of="the logistic distribution"):
@@ -157,31 +117,16 @@ class logistic(Distribution, of="the logistic distribution"):
         return -2 * rnp.logaddexp(half, -half) - rnp.log(scale)
 
     pdf = exp_of(logpdf)
-
-    @formula
-    def cdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return expit((x - loc) / scale)
-
-    @formula
-    def sf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return expit((loc - x) / scale)
-
-    @formula
-    def ppf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return loc + scale * logit(x)
-
-    @formula
-    def isf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return loc - scale * logit(x)
+    cdf = formula(lambda x, loc=0, scale=1: expit((x - loc) / scale))
+    sf = formula(lambda x, loc=0, scale=1: expit((loc - x) / scale))
+    ppf = formula(lambda x, loc=0, scale=1: loc + scale * logit(x))
+    isf = formula(lambda x, loc=0, scale=1: loc - scale * logit(x))
 
 
 class laplace(Distribution, of="the Laplace distribution"):
     """The Laplace distribution, exponential to both sides."""
 
-    @formula
-    def logpdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return -rnp.abs(x - loc) / scale - rnp.log(2 * scale)
-
+    logpdf = formula(lambda x, loc=0, scale=1: -rnp.abs(x - loc) / scale - rnp.log(2 * scale))
     pdf = exp_of(logpdf)
 
     @formula
@@ -194,15 +139,9 @@ class laplace(Distribution, of="the Laplace distribution"):
 class gennorm(Distribution, of="the generalized normal distribution"):
     """The generalized normal distribution: exp(-|x| ** beta), normalized."""
 
-    @formula
-    def logpdf(x: Tensor, beta: Tensor) -> Any:
-        return rnp.log(0.5 * beta) - gammaln(1 / beta) - rnp.abs(x) ** beta
-
+    logpdf = formula(lambda x, beta: rnp.log(0.5 * beta) - gammaln(1 / beta) - rnp.abs(x) ** beta)
     pdf = exp_of(logpdf)
-
-    @formula
-    def cdf(x: Tensor, beta: Tensor) -> Any:
-        return 0.5 + 0.5 * rnp.sign(x) * gammainc(1 / beta, rnp.abs(x) ** beta)
+    cdf = formula(lambda x, beta: 0.5 + 0.5 * rnp.sign(x) * gammainc(1 / beta, rnp.abs(x) ** beta))
 
 
 class gumbel_l(Distribution, of="the left Gumbel distribution"):
@@ -271,22 +210,11 @@ class expon(Distribution, of="the exponential distribution"):
         return rnp.where(x < loc, -math.inf, (loc - x) / scale - rnp.log(scale))
 
     pdf = exp_of(logpdf)
-
-    @formula
-    def cdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return -rnp.expm1(rnp.minimum((loc - x) / scale, 0))
-
+    cdf = formula(lambda x, loc=0, scale=1: -rnp.expm1(rnp.minimum((loc - x) / scale, 0)))
     logcdf = log_of(cdf)
-
-    @formula
-    def logsf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return rnp.minimum((loc - x) / scale, 0)
-
+    logsf = formula(lambda x, loc=0, scale=1: rnp.minimum((loc - x) / scale, 0))
     sf = exp_of(logsf)
-
-    @formula
-    def ppf(q: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return where_chance(q, loc - scale * rnp.log1p(-q))
+    ppf = formula(lambda q, loc=0, scale=1: where_chance(q, loc - scale * rnp.log1p(-q)))
 
 
 class gamma(Distribution, of="the gamma distribution"):
@@ -300,17 +228,9 @@ class gamma(Distribution, of="the gamma distribution"):
         return rnp.where(is_inside, result, -math.inf)
 
     pdf = exp_of(logpdf)
-
-    @formula
-    def cdf(x: Tensor, a: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return gammainc(a, rnp.maximum((x - loc) / scale, 0))
-
+    cdf = formula(lambda x, a, loc=0, scale=1: gammainc(a, rnp.maximum((x - loc) / scale, 0)))
     logcdf = log_of(cdf)
-
-    @formula
-    def sf(x: Tensor, a: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return gammaincc(a, rnp.maximum((x - loc) / scale, 0))
-
+    sf = formula(lambda x, a, loc=0, scale=1: gammaincc(a, rnp.maximum((x - loc) / scale, 0)))
     logsf = log_of(sf)
 
 
@@ -353,11 +273,7 @@ class beta(Distribution, of="the beta distribution"):
         return rnp.where((a <= 0) | (b <= 0) | (scale <= 0) | rnp.isnan(x), math.nan, result)
 
     pdf = exp_of(logpdf)
-
-    @formula
-    def cdf(x: Tensor, a: Tensor, b: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return betainc(a, b, rnp.clip((x - loc) / scale, 0, 1))
-
+    cdf = formula(lambda x, a, b, loc=0, scale=1: betainc(a, b, rnp.clip((x - loc) / scale, 0, 1)))
     logcdf = log_of(cdf)
 
     @formula
@@ -381,9 +297,7 @@ class uniform(Distribution, of="the uniform distribution"):
         result = rnp.where(x > loc + scale, 1.0, (x - loc) / scale)
         return rnp.where(x < loc, 0.0, result)
 
-    @formula
-    def ppf(q: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
-        return where_chance(q, loc + scale * q)
+    ppf = formula(lambda q, loc=0, scale=1: where_chance(q, loc + scale * q))
 
 
 class pareto(Distribution, of="the Pareto distribution"):

@@ -1,10 +1,7 @@
 """How a distribution is written: a class of formulas, and what follows from them.
 
 class expon(Distribution, of="the exponential distribution"):
-    @formula
-    def logsf(x, loc=0, scale=1):
-        return rnp.minimum((loc - x) / scale, 0)
-
+    logsf = formula(lambda x, loc=0, scale=1: rnp.minimum((loc - x) / scale, 0))
     sf = exp_of(logsf)
 """
 
@@ -58,12 +55,12 @@ class Distribution:
 
 def formula(function: Callable[P, Any]) -> staticmethod[P, Any]:
     """A function of a distribution; it gets operands as tensors of one real dtype."""
-    bound = _bound_to(function)
-    name, defaults = function.__qualname__, function.__defaults__ or ()
+    bound, defaults = _bound_to(function), function.__defaults__ or ()
     needed = len(inspect.signature(function).parameters) - len(defaults)
 
     @functools.wraps(function)
     def of_operands(*args: P.args, **keywords: P.kwargs) -> Any:
+        name = of_operands.__qualname__  # the one that its class gives it
         given = bound(name, args, keywords)
         return function(*floats(name, *given, *defaults[len(given) - needed :]))  # type: ignore[call-arg]
 
