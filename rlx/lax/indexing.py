@@ -265,9 +265,7 @@ def gather(
     )
 
 
-def _scatter(
-    name: str, op: str, doc: str, change: Callable[[Any], Any] = as_tensor
-) -> Callable[..., Any]:
+def _scatter(name: str, op: str, doc: str, change: Callable[[Any], Any] = as_tensor):
     def function(
         operand: Tensor,
         scatter_indices: Tensor,

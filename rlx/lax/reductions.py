@@ -70,7 +70,7 @@ def is_neutral(monoid: Monoid, number: Any, dtype: np.dtype) -> bool:
     return found == nothing and not (found == 0 and math.copysign(1, found.real) < 0)
 
 
-def _reduction(name: str, doc: str) -> Callable[..., Any]:
+def _reduction(name: str, doc: str):
     def function(operand: Tensor, axes: Sequence[int]) -> Any:
         x = as_tensor(operand)
         return apply(name, x, axes=axes_of(name, axes, x.ndim))
@@ -164,7 +164,7 @@ def argmin(operand: Tensor, axis: int, index_dtype: Any) -> Any:
 # -- running combinations -----------------------------------------------------------------------
 
 
-def _running(name: str, doc: str) -> Callable[..., Any]:
+def _running(name: str, doc: str):
     def function(operand: Tensor, axis: int = 0, reverse: bool = False) -> Any:
         x = as_tensor(operand)
         return apply(

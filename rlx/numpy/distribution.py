@@ -17,7 +17,7 @@ from ..trace.axes import integer, some_axes
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype, rounded_once
 from .arithmetic import ceil, floor, subtract
 from .creation import linspace, ones, zeros
-from .elementwise import Tensor, add, divide, less, less_equal, multiply, refuse_out
+from .elementwise import Tensor, add, divide, less, less_equal, multiply, named, refuse_out
 from .indexing import known_array, take_along_axis
 from .logic import isnan, logical_and, logical_not, logical_or, where
 from .manipulation import moveaxis, ravel, reshape, stack
@@ -28,75 +28,61 @@ INT32 = DTYPES["int32"]
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
-def quantile(
-    a: Tensor,
-    q: Tensor,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Tensor | None = None,
-) -> Any:
+def _quantiles(name: str, doc: str, *, whole: int = 1, ignores_nan: bool = False):
+    """A function of quantiles, whose q is a part of `whole`."""
+
+    def function(
+        a: Tensor,
+        q: Tensor,
+        axis: Axis = None,
+        out: None = None,
+        overwrite_input: bool = False,
+        method: str = "linear",
+        keepdims: bool = False,
+        *,
+        weights: Tensor | None = None,
+    ) -> Any:
+        refuse_out(name, out)
+        a, share = _as_inexact(a), _share(q, whole)
+        result = rounded_once(
+            lambda a: _quantile(name, a, share, axis, method, keepdims, weights), a
+        )
+        if ignores_nan:
+            return result
+        has_nan = any(isnan(a), axis, keepdims=keepdims)
+        return where(has_nan, convert(np.nan, result.dtype), result)
+
+    return named(function, name, doc)
+
+
+def _share(q: Tensor, whole: int) -> Any:
+    if whole == 1:
+        return q
+    return q / whole if isinstance(q, int | float) else as_tensor(q) / whole
+
+
+quantile = _quantiles(
+    "quantile",
     """The q-th quantiles over axes, q in [0, 1]; NaN if an element is NaN.
 
     With several q the result has a first axis for them. `method` is "linear", "lower", "higher",
     "midpoint", "nearest", or "inverted_cdf", which alone takes `weights`.
-    """
-    refuse_out("quantile", out)
-    a = _as_inexact(a)
-    result = rounded_once(lambda a: _quantile("quantile", a, q, axis, method, keepdims, weights), a)
-    has_nan = any(isnan(a), axis, keepdims=keepdims)
-    return where(has_nan, convert(np.nan, result.dtype), result)
-
-
-def nanquantile(
-    a: Tensor,
-    q: Tensor,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Tensor | None = None,
-) -> Any:
-    """The q-th quantiles over axes, ignoring NaNs; see `quantile`."""
-    refuse_out("nanquantile", out)
-    return rounded_once(
-        lambda a: _quantile("nanquantile", a, q, axis, method, keepdims, weights), _as_inexact(a)
-    )
-
-
-def percentile(
-    a: Tensor,
-    q: Tensor,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Tensor | None = None,
-) -> Any:
-    """The q-th percentiles over axes, q in [0, 100]; see `quantile`."""
-    return quantile(a, _share(q), axis, out, overwrite_input, method, keepdims, weights=weights)
-
-
-def nanpercentile(
-    a: Tensor,
-    q: Tensor,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Tensor | None = None,
-) -> Any:
-    """The q-th percentiles over axes, ignoring NaNs; see `quantile`."""
-    return nanquantile(a, _share(q), axis, out, overwrite_input, method, keepdims, weights=weights)
+    """,
+)
+nanquantile = _quantiles(
+    "nanquantile",
+    "The q-th quantiles over axes, ignoring NaNs; see `quantile`.",
+    ignores_nan=True,
+)
+percentile = _quantiles(
+    "percentile", "The q-th percentiles over axes, q in [0, 100]; see `quantile`.", whole=100
+)
+nanpercentile = _quantiles(
+    "nanpercentile",
+    "The q-th percentiles over axes, ignoring NaNs; see `quantile`.",
+    whole=100,
+    ignores_nan=True,
+)
 
 
 def median(
@@ -122,10 +108,6 @@ def nanmedian(
 
 
 # -- how ----------------------------------------------------------------------------------------
-
-
-def _share(q: Tensor) -> Any:
-    return q / 100 if isinstance(q, int | float) else as_tensor(q) / 100
 
 
 def _as_inexact(x: Tensor) -> Any:

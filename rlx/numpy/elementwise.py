@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from ..trace.promotion import fit_operands, pointwise, pointwise_at, result_dtyp
 from ..transforms.eager import eager
 
 Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def named(function: Callable[..., Any], name: str, doc: str) -> Any:
+def named(function: Function, name: str, doc: str) -> Function:
     """Give a function that was made by another one its own name and docstring."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc

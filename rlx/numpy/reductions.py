@@ -45,7 +45,7 @@ def total_dtype(dtype: np.dtype) -> np.dtype:
     return dtype
 
 
-def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: str) -> Any:
+def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: str):
     def function(
         a: Tensor,
         axis: Axis = None,
@@ -75,7 +75,7 @@ sum = _total("sum", "reduce_sum", 0, add, "The sum over axes; None takes all axe
 prod = _total("prod", "reduce_prod", 1, multiply, "The product over axes; None takes all axes.")
 
 
-def _extreme(name: str, op: str, for_bool: str, combine: Callable[..., Any], doc: str) -> Any:
+def _extreme(name: str, op: str, for_bool: str, combine: Callable[..., Any], doc: str):
     def function(
         a: Tensor,
         axis: Axis = None,
@@ -139,17 +139,12 @@ def _least_favorable(name: str, dtype: np.dtype, initial: Any) -> Any:
 
 def _check_not_empty(name: str, x: Any, axis: Axis, initial: Any) -> None:
     axes = some_axes(name, axis, x.ndim)
-    if initial is None and any_zero(x.shape[i] for i in axes):
+    if initial is None and 0 in [x.shape[i] for i in axes]:
         raise ShapeError(
             f"{name}: there is nothing to compare along axes of size 0",
             notes=[f"x: {x.type}"],
             fix=f"give an answer for this case: {name}(x, initial=0)",
         )
-
-
-def any_zero(sizes: Any) -> bool:
-    """Whether a size is 0."""
-    return 0 in list(sizes)
 
 
 max = amax = _extreme(
@@ -160,7 +155,7 @@ min = amin = _extreme(
 )
 
 
-def _logical(name: str, op: str, neutral: bool, doc: str) -> Any:
+def _logical(name: str, op: str, neutral: bool, doc: str):
     def function(
         a: Tensor,
         axis: Axis = None,
@@ -342,7 +337,7 @@ def _trapezoid(y: Tensor, x: Tensor | None, dx: float, axis: int) -> Any:
     return sum(multiply(heights, widths), place)
 
 
-def _cumulative(name: str, fn: Callable[..., Any], first: int, doc: str) -> Any:
+def _cumulative(name: str, fn: Callable[..., Any], first: int, doc: str):
     """The running total of the array API, which may start with the neutral element."""
 
     def function(

@@ -135,7 +135,7 @@ def searchsorted(
     `side` "left" inserts before equal elements, "right" after them. `sorter` holds the indices that
     sort `a`. Every `method` gives the same indices.
     """
-    _check_method("searchsorted", method, SEARCHES)
+    choice("searchsorted: method", method, SEARCHES)
     choice("searchsorted: side", side, ("left", "right"))
     dtype = result_dtype(as_operand(a), as_operand(v))
     dtype = INT32 if is_bool(dtype) else dtype
@@ -172,16 +172,12 @@ def _is_before(element: Any, v: Any, side: str) -> Any:
     return logical_or(before, isnan(v)) if is_float(v.dtype) else before
 
 
-def _check_method(name: str, method: str | None, methods: Sequence[str | None]) -> None:
-    choice(f"{name}: method", method, methods)
-
-
 def digitize(x: Tensor, bins: Tensor, right: bool = False, *, method: str | None = None) -> Any:
     """The index of the bin of each element; `bins` are monotonic edges.
 
     With `right` a bin includes its right edge instead of the left one.
     """
-    _check_method("digitize", method, (None, *SEARCHES))
+    choice("digitize: method", method, (None, *SEARCHES))
     bins = as_tensor(bins)
     check_vector("digitize", bins)
     bins = convert(bins, INT32) if is_bool(bins.dtype) else bins

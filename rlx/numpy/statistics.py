@@ -170,7 +170,7 @@ def _without_nan(x: Tensor, filler: Any) -> Any:
     return choose(isnan(x), convert(filler, x.dtype), x) if is_inexact(x.dtype) else x
 
 
-def _nan_total(name: str, total: Callable[..., Any], neutral: int, doc: str) -> Any:
+def _nan_total(name: str, total: Callable[..., Any], neutral: int, doc: str):
     def function(
         a: Tensor,
         axis: Axis = None,
@@ -189,7 +189,7 @@ nansum = _nan_total("nansum", sum, 0, "The sum over axes, NaNs treated as 0.")
 nanprod = _nan_total("nanprod", prod, 1, "The product over axes, NaNs treated as 1.")
 
 
-def _nan_extreme(name: str, extreme: Callable[..., Any], least: float, doc: str) -> Any:
+def _nan_extreme(name: str, extreme: Callable[..., Any], least: float, doc: str):
     def function(
         a: Tensor,
         axis: Axis = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,101 +10,43 @@ import numpy as np
 from .. import numpy as rnp
 from ..ir.errors import ConcretizationError, ShapeError
 from ..ir.types import is_bool, is_float
+from ..numpy.elementwise import named
 from ..trace.apply import as_tensor
-from ..trace.arguments import choice, flag
+from ..trace.arguments import choice
 from ..trace.axes import integer
 from ..trace.tensor import TracedTensor
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
 
-def segment_sum(
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: str | None = None,
-) -> Any:
-    """The sums of the rows of each segment; 0 for a segment without rows.
+def _reduction(name: str, combine: str, neutral: Callable[[np.dtype], Any], doc: str):
+    """A reduction of segments; `neutral` gives the result of a segment without rows."""
 
-    `segment_ids` gives each row of `data` the number of its segment. `num_segments` must be known
-    where the function is recorded; else it is one more than the largest number. Numbers outside
-    drop their rows. The hints of order change no result.
+    def function(
+        data: Any,
+        segment_ids: Any,
+        num_segments: int | None = None,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        bucket_size: int | None = None,
+        mode: str | None = None,
+    ) -> Any:
+        rows, ids = as_tensor(data), as_tensor(segment_ids)
+        if rows.shape[: ids.ndim] != ids.shape:
+            raise ShapeError(
+                f"{name}: the rows of {rows.type} do not have the numbers {ids.type}",
+                fix="give one number for each row of the data",
+            )
+        total = _count(ids) if num_segments is None else integer("num_segments", num_segments)
+        result = rnp.full((total, *rows.shape[ids.ndim :]), neutral(rows.dtype), rows.dtype)
+        if ids.dtype.itemsize < 4:
+            ids = ids.astype("int32")  # `total` may be larger than the small integers
+        choice("mode", mode, (None, "clip", "drop", "fill", "promise_in_bounds"))
+        # a negative number is outside, not counted from the end
+        ids = rnp.where(ids < 0, 0 if mode == "clip" else total, ids)
+        return getattr(result.at[ids], combine)(rows, mode=mode or "drop") if total else result
 
-    >>> segment_sum(rnp.array([1.0, 2.0, 4.0]), rnp.array([0, 1, 0]), 3).tolist()
-    [5.0, 2.0, 0.0]
-    """
-    return _reduced("add", 0, data, segment_ids, num_segments, mode)
-
-
-def segment_prod(
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: str | None = None,
-) -> Any:
-    """The products of the rows of each segment; 1 for a segment without rows.
-
-    >>> segment_prod(rnp.array([3.0, 2.0, 4.0]), rnp.array([0, 1, 0]), 3).tolist()
-    [12.0, 2.0, 1.0]
-    """
-    return _reduced("multiply", 1, data, segment_ids, num_segments, mode)
-
-
-def segment_max(
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: str | None = None,
-) -> Any:
-    """The largest numbers of each segment; the least there is for one without rows.
-
-    >>> segment_max(rnp.array([3, 2, 4]), rnp.array([0, 1, 0]), 2).tolist()
-    [4, 2]
-    """
-    return _reduced("max", _bound(data, False), data, segment_ids, num_segments, mode)
-
-
-def segment_min(
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: str | None = None,
-) -> Any:
-    """The smallest numbers of each segment; the largest there is for one without rows.
-
-    >>> segment_min(rnp.array([3, 2, 4]), rnp.array([0, 1, 0]), 2).tolist()
-    [3, 2]
-    """
-    return _reduced("min", _bound(data, True), data, segment_ids, num_segments, mode)
-
-
-def _reduced(combine: str, start: Any, data: Any, ids: Any, count: Any, mode: str | None) -> Any:
-    data, ids = as_tensor(data), as_tensor(ids)
-    if data.shape[: ids.ndim] != ids.shape:
-        raise ShapeError(
-            f"segment_{combine}: the rows of {data.type} do not have the numbers {ids.type}",
-            fix="give one number for each row of the data",
-        )
-    total = _count(ids) if count is None else integer("num_segments", count)
-    result = rnp.full((total, *data.shape[ids.ndim :]), start, data.dtype)
-    if ids.dtype.itemsize < 4:
-        ids = ids.astype("int32")  # `total` may be larger than the small integers
-    choice("mode", mode, (None, "clip", "drop", "fill", "promise_in_bounds"))
-    # a negative number is outside, not counted from the end
-    ids = rnp.where(ids < 0, 0 if mode == "clip" else total, ids)
-    return getattr(result.at[ids], combine)(data, mode=mode or "drop") if total else result
+    return named(function, name, doc)
 
 
 def _count(ids: Any) -> int:
@@ -117,10 +60,43 @@ def _count(ids: Any) -> int:
     return int(known.max()) + 1 if known.size else 0
 
 
-def _bound(data: Any, largest: bool) -> Any:
-    dtype = as_tensor(data).dtype
+def _bound(dtype: np.dtype, largest: bool) -> Any:
     if is_bool(dtype):
         return largest
     if is_float(dtype):
         return np.inf if largest else -np.inf
     return rnp.iinfo(dtype).max if largest else rnp.iinfo(dtype).min
+
+
+segment_sum = _reduction(
+    "segment_sum",
+    "add",
+    lambda dtype: 0,
+    """Sum the rows of each segment; 0 for a segment without rows.
+
+    `segment_ids` gives each row of `data` the number of its segment. `num_segments` must be known
+    where the function is traced; the default is one more than the largest number. Rows with
+    numbers out of bounds are dropped. The hints of order have no effect.
+
+    >>> segment_sum(rnp.array([1.0, 2.0, 4.0]), rnp.array([0, 1, 0]), 3).tolist()
+    [5.0, 2.0, 0.0]
+    """,
+)
+segment_prod = _reduction(
+    "segment_prod",
+    "multiply",
+    lambda dtype: 1,
+    "The products of the rows of each segment, 1 without rows; see `segment_sum`.",
+)
+segment_max = _reduction(
+    "segment_max",
+    "max",
+    lambda dtype: _bound(dtype, False),
+    "The maxima of each segment, the least number without rows; see `segment_sum`.",
+)
+segment_min = _reduction(
+    "segment_min",
+    "min",
+    lambda dtype: _bound(dtype, True),
+    "The minima of each segment, the greatest number without rows; see `segment_sum`.",
+)

@@ -8,9 +8,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import lax
 from .. import numpy as rnp
 from ..ir.errors import ShapeError
-from ..trace.apply import apply, as_tensor
+from ..trace.apply import as_tensor
 from ..trace.arguments import choice, count_of, members
 from ..trace.promotion import convert
 from .operands import Tensor
@@ -88,8 +89,5 @@ def _neighbors(place: Any, size: int, order: int, mode: str) -> list[tuple[Any, 
 
 
 def _rounded(x: Any) -> Any:
-    """The nearest whole number; halves go away from zero."""
-    if x.dtype.kind in "iu":
-        return x
-    whole = apply("trunc", x)
-    return rnp.where(rnp.abs(x - whole) >= 0.5, whole + rnp.sign(x), whole)
+    """The nearest integer; ties round away from zero."""
+    return x if x.dtype.kind in "iu" else lax.round(x)

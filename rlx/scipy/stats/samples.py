@@ -192,8 +192,7 @@ class gaussian_kde:
         """The density at points of shape (dimensions, count)."""
         return rnp.sum(self.weights * rnp.exp(self._exponents(points)), axis=-1)
 
-    def __call__(self, points: Tensor) -> Any:
-        return self.evaluate(points)
+    __call__ = evaluate
 
     def pdf(self, x: Tensor) -> Any:
         """The density at points of shape (dimensions, count)."""
