@@ -57,10 +57,6 @@ NAMES = {
 }
 
 
-def _triangle(x: Any) -> Any:
-    return rnp.maximum(0, 1 - x)
-
-
 def _cubic(x: Any) -> Any:
     """Keys, 1981: Cubic convolution interpolation for digital image processing, a = -1/2."""
     near = ((1.5 * x - 2.5) * x) * x + 1
@@ -78,7 +74,7 @@ def _lanczos(radius: float) -> Callable[[Any], Any]:
 
 
 KERNELS: dict[ResizeMethod, Callable[[Any], Any]] = {
-    ResizeMethod.LINEAR: _triangle,
+    ResizeMethod.LINEAR: lambda x: rnp.maximum(0, 1 - x),
     ResizeMethod.LANCZOS3: _lanczos(3.0),
     ResizeMethod.LANCZOS5: _lanczos(5.0),
     ResizeMethod.CUBIC: _cubic,

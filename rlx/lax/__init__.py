@@ -4,6 +4,10 @@ They are close to the ops: nothing is promoted, and only scalars are broadcast; 
 both. Read `elementwise.py` first, `convolution.py` for convolutions.
 """
 
+from ..trace.scan import associative_scan
+from ..transforms.custom import stop_gradient
+from ..transforms.loops import scan
+from ..transforms.solve import custom_linear_solve, custom_root
 from . import linalg
 from .contraction import (
     DotDimensionNumbers,
@@ -15,16 +19,11 @@ from .contraction import (
     scaled_dot,
 )
 from .control import (
-    associative_scan,
     cond,
-    custom_linear_solve,
-    custom_root,
     fori_loop,
     map,
     optimization_barrier,
     platform_dependent,
-    scan,
-    stop_gradient,
     switch,
     while_loop,
 )

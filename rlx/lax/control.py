@@ -12,25 +12,8 @@ from ..trace.apply import apply
 from ..trace.arguments import callable_of
 from ..trace.array_arguments import with_axes
 from ..trace.axes import integer
-from ..trace.scan import associative_scan
 from ..transforms import loops as repeated_loops
-from ..transforms.custom import stop_gradient
-from ..transforms.loops import scan
-from ..transforms.solve import custom_linear_solve, custom_root
 from ..transforms.vmap import vmap
-
-__all__ = [
-    "associative_scan",
-    "cond",
-    "custom_linear_solve",
-    "custom_root",
-    "fori_loop",
-    "map",
-    "scan",
-    "stop_gradient",
-    "switch",
-    "while_loop",
-]
 
 
 def cond(

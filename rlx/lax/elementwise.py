@@ -186,7 +186,7 @@ def conj(x: Tensor) -> Any:
 
 
 def select(pred: Tensor, on_true: Tensor, on_false: Tensor) -> Any:
-    """Elements of `on_true` where the array or scalar `pred` holds, else of `on_false`."""
+    """Elements of `on_true` where `pred` (array or scalar) holds, else of `on_false`."""
     on_true, on_false = strict("select", on_true, on_false)
     pred = broadcast_to(as_operand(pred), operand_type(on_true).shape)
     return apply("select", pred, on_true, on_false)

@@ -14,6 +14,7 @@ import numpy as np
 from .. import numpy as rnp
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.graph import OPS
+from ..numpy.elementwise import named
 from ..trace import pytree
 from ..trace.apply import as_tensor, record
 from ..trace.arguments import members, pair
@@ -59,42 +60,35 @@ def _refuse_groups(groups: Any) -> None:
         )
 
 
-def _total(reduce: Callable[..., Any], x: Any, axis_name: Any, groups: Any) -> Any:
-    _refuse_groups(groups)
+def _total(name: str, reduce: Callable[..., Any], doc: str):
+    def function(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+        _refuse_groups(axis_index_groups)
 
-    def total(leaf: Any) -> Any:
-        if isinstance(leaf, int | float) and reduce is rnp.sum:
-            return leaf * axis_size(axis_name)  # a number, which may be a size
-        for name in _names(axis_name):
-            leaf = reduce(_gathered(leaf, name), 0)
-        return leaf
+        def total(leaf: Any) -> Any:
+            if isinstance(leaf, int | float) and reduce is rnp.sum:
+                return leaf * axis_size(axis_name)  # a number, which may be a size
+            for each in _names(axis_name):
+                leaf = reduce(_gathered(leaf, each), 0)
+            return leaf
 
-    return pytree.map(total, x)
+        return pytree.map(total, x)
+
+    return named(function, name, doc)
 
 
-def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+psum = _total(
+    "psum",
+    rnp.sum,
     """The sum over a named axis.
 
     >>> import rlx
     >>> rlx.vmap(lambda x: x / psum(x, "i"), axis_name="i")(rlx.array([1.0, 3.0])).tolist()
     [0.25, 0.75]
-    """
-    return _total(rnp.sum, x, axis_name, axis_index_groups)
-
-
-def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The mean over a named axis."""
-    return _total(rnp.mean, x, axis_name, axis_index_groups)
-
-
-def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The maximum over a named axis."""
-    return _total(rnp.max, x, axis_name, axis_index_groups)
-
-
-def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The minimum over a named axis."""
-    return _total(rnp.min, x, axis_name, axis_index_groups)
+    """,
+)
+pmean = _total("pmean", rnp.mean, "The mean over a named axis.")
+pmax = _total("pmax", rnp.max, "The maximum over a named axis.")
+pmin = _total("pmin", rnp.min, "The minimum over a named axis.")
 
 
 # -- exchanges ----------------------------------------------------------------------------------

@@ -14,7 +14,14 @@ from ..trace.apply import apply, as_tensor
 from ..trace.arguments import choice, count_of, flag, members, size_of, wrong
 from ..trace.array_arguments import matrix, scalar, vector
 from ..trace.axes import integer, some_axes
-from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype, rounded_once
+from ..trace.promotion import (
+    FLOAT,
+    broadcast_to,
+    convert,
+    convert_exactly,
+    result_dtype,
+    rounded_once,
+)
 from .arithmetic import ceil, floor, subtract
 from .creation import linspace, ones, zeros
 from .elementwise import Tensor, add, divide, less, less_equal, multiply, named, refuse_out
@@ -43,7 +50,9 @@ def _quantiles(name: str, doc: str, *, whole: int = 1, ignores_nan: bool = False
         weights: Tensor | None = None,
     ) -> Any:
         refuse_out(name, out)
-        a, share = _as_inexact(a), _share(q, whole)
+        a = as_tensor(a)
+        a = a if is_inexact(a.dtype) else convert(a, FLOAT)
+        share = q if whole == 1 else divide(q, whole)
         result = rounded_once(
             lambda a: _quantile(name, a, share, axis, method, keepdims, weights), a
         )
@@ -53,12 +62,6 @@ def _quantiles(name: str, doc: str, *, whole: int = 1, ignores_nan: bool = False
         return where(has_nan, convert(np.nan, result.dtype), result)
 
     return named(function, name, doc)
-
-
-def _share(q: Tensor, whole: int) -> Any:
-    if whole == 1:
-        return q
-    return q / whole if isinstance(q, int | float) else as_tensor(q) / whole
 
 
 quantile = _quantiles(
@@ -108,11 +111,6 @@ def nanmedian(
 
 
 # -- how ----------------------------------------------------------------------------------------
-
-
-def _as_inexact(x: Tensor) -> Any:
-    x = as_tensor(x)
-    return x if is_inexact(x.dtype) else convert(x, DTYPES["float32"])
 
 
 def _quantile(

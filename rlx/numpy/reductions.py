@@ -189,86 +189,66 @@ def ptp(a: Tensor, axis: Axis = None, out: None = None, keepdims: bool = False) 
 # -- places of extremes -------------------------------------------------------------------------
 
 
-def _place(name: str, x: Tensor, axis: int | None, keepdims: bool | None) -> Any:
-    x = as_tensor(x)
-    flat, place = along(name, x, axis)
-    if flat.shape[place] == 0:
-        raise ShapeError(
-            f"{name}: there is nothing to compare along an axis of size 0",
-            notes=[f"x: {x.type}"],
-            fix="check the size first",
-        )
-    if is_bool(flat.dtype):
-        flat = convert(flat, DTYPES["int32"])
-    if is_complex(flat.dtype):
-        result = _complex_place(name, flat, place)
-    else:
-        result = apply(name, flat, axis=place, dtype="int32")
-    axes = range(x.ndim) if axis is None else (place,)
-    return keep_axes(result, x.shape, axes) if keepdims else result
+def _place(name: str, doc: str):
+    def function(
+        a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
+    ) -> Any:
+        refuse_out(name, out)
+        a = as_tensor(a)
+        flat, place = along(name, a, axis)
+        if flat.shape[place] == 0:
+            raise ShapeError(
+                f"{name}: there is nothing to compare along an axis of size 0",
+                notes=[f"x: {a.type}"],
+                fix="check the size first",
+            )
+        if is_bool(flat.dtype):
+            flat = convert(flat, DTYPES["int32"])
+        if is_complex(flat.dtype):
+            result = _complex_place(name, flat, place)
+        else:
+            result = apply(name, flat, axis=place, dtype="int32")
+        axes = range(a.ndim) if axis is None else (place,)
+        return keep_axes(result, a.shape, axes) if keepdims else result
+
+    return eager(named(function, name, doc))
 
 
-@eager
-def argmax(
-    a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
-) -> Any:
-    """The index of the maximum along an axis, the first of several; NaN is maximal."""
-    refuse_out("argmax", out)
-    return _place("argmax", a, axis, keepdims)
+argmax = _place(
+    "argmax", "The index of the maximum along an axis, the first of several; NaN is maximal."
+)
+argmin = _place(
+    "argmin", "The index of the minimum along an axis, the first of several; NaN is minimal."
+)
 
 
-@eager
-def argmin(
-    a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
-) -> Any:
-    """The index of the minimum along an axis, the first of several; NaN is minimal."""
-    refuse_out("argmin", out)
-    return _place("argmin", a, axis, keepdims)
+# -- cumulative operations ----------------------------------------------------------------------
 
 
-# -- running totals -----------------------------------------------------------------------------
+def _running_total(name: str, doc: str):
+    def function(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+        refuse_out(name, out)
+        x, place = along(name, a, axis)
+        x = convert(x, total_dtype(x.dtype) if dtype is None else as_dtype(dtype))
+        return apply(name, x, axis=place)
+
+    return eager(named(function, name, doc))
 
 
-def _running(op: str, x: Tensor, axis: int | None, dtype: Any) -> Any:
-    x, place = along(op, x, axis)
-    if dtype is not None:
-        x = convert(x, as_dtype(dtype))
-    elif op in ("cumsum", "cumprod"):
-        x = convert(x, total_dtype(x.dtype))
-    if is_bool(x.dtype) and op in ("cummax", "cummin"):
-        return truth(apply(op, convert(x, DTYPES["uint8"]), axis=place))
-    return apply(op, x, axis=place)
+def _running_extreme(name: str, doc: str):
+    def function(x: Tensor, axis: int | None = None) -> Any:
+        x, place = along(name, x, axis)
+        if is_bool(x.dtype):
+            return truth(apply(name, convert(x, DTYPES["uint8"]), axis=place))
+        return apply(name, x, axis=place)
+
+    return eager(named(function, name, doc))
 
 
-@eager
-def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
-    """The cumulative sum along an axis; None flattens first."""
-    refuse_out("cumsum", out)
-    return _running("cumsum", a, axis, dtype)
-
-
-@eager
-def cumprod(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
-    """The cumulative product along an axis; None flattens first."""
-    refuse_out("cumprod", out)
-    return _running("cumprod", a, axis, dtype)
-
-
-@eager
-def cummax(x: Tensor, axis: int | None = None) -> Any:
-    """The cumulative maximum along an axis; None flattens first."""
-    return _running("cummax", x, axis, None)
-
-
-@eager
-def cummin(x: Tensor, axis: int | None = None) -> Any:
-    """The cumulative minimum along an axis; None flattens first."""
-    return _running("cummin", x, axis, None)
-
-
-def _beside(x: Any, end: Tensor) -> Any:
-    """What is put before or after an array, in the dtype in which they meet."""
-    return convert_exactly(end, result_dtype(x, as_operand(end)))
+cumsum = _running_total("cumsum", "The cumulative sum along an axis; None flattens first.")
+cumprod = _running_total("cumprod", "The cumulative product along an axis; None flattens first.")
+cummax = _running_extreme("cummax", "The cumulative maximum along an axis; None flattens first.")
+cummin = _running_extreme("cummin", "The cumulative minimum along an axis; None flattens first.")
 
 
 def diff(
@@ -287,7 +267,10 @@ def diff(
     if count_of("diff: n", n, most=10_000) == 0:
         return a
     thin = tuple(1 if i == place else size for i, size in enumerate(a.shape))
-    ends = [None if end is None else _beside(a, end) for end in (prepend, append)]
+    ends = [
+        None if end is None else convert_exactly(end, result_dtype(a, as_operand(end)))
+        for end in (prepend, append)
+    ]
     first, last = (end if end is None or end.ndim else broadcast_to(end, thin) for end in ends)
     parts = [part for part in (first, a, last) if part is not None]
     a = concatenate(parts, place) if len(parts) > 1 else a

@@ -229,7 +229,12 @@ def _probes() -> list[_Probe]:
         _stream(1 << 20),
         _product(256, "float32"),
         _Probe(*CALL, _chain(1), lambda: [_numbers(8)]),
-        _Probe("leaves", 2.0 * LEAVES, _each, lambda: [_numbers(8)] * LEAVES),
+        _Probe(
+            "leaves",
+            2.0 * LEAVES,
+            lambda *xs: [x + 1.0 for x in xs],
+            lambda: [_numbers(8)] * LEAVES,
+        ),
         _Probe("rounds", float(ROUNDS), _rounds, lambda: [_numbers(SIDE, SIDE)] * 2),
         _product(32, "float32"),
         *(_counted("additions", 32, _chain(16), count) for count in (1 << 18, 1 << 12)),
@@ -238,21 +243,19 @@ def _probes() -> list[_Probe]:
         _gathering(1 << 20),
         *(_stream(count) for count in (1 << 12, 1 << 16)),
         *(_product(512, dtype) for dtype in ("bfloat16", "float64", "float16", "int8")),
-        _counted("scan", 1, _running, 1 << 22),
+        _counted("scan", 1, lambda x: OPS["cumsum"](x, axis=0), 1 << 22),
         *(_across(side) for side in (1 << 9, 1 << 11)),
         _scattering(1 << 20),
-        _Probe("library", 1.0, _library, lambda: [_numbers(2, 2)]),
+        _Probe(
+            "library", 1.0, lambda x: OPS["qr"](x, full_matrices=False)[0], lambda: [_numbers(2, 2)]
+        ),
         *(_sorting(1 << power) for power in (17, 12)),
-        _counted("stream", 4, _sum, FAR),
+        _counted("stream", 4, lambda x: OPS["reduce_sum"](x, axes=(0,)), FAR),
     ]
 
 
 def _numbers(*shape: int, dtype: Any = np.float32) -> np.ndarray:
     return np.full(shape, 0.5, dtype)
-
-
-def _shuffled(count: int) -> np.ndarray:
-    return np.random.default_rng(0).normal(size=count).astype(np.float32)
 
 
 def _counted(kind: str, each: int, program: Callable[..., Value], count: int) -> _Probe:
@@ -262,10 +265,6 @@ def _counted(kind: str, each: int, program: Callable[..., Value], count: int) ->
 
 def _stream(count: int) -> _Probe:
     return _counted("stream", 8, lambda x: x + 1.0, count)
-
-
-def _sum(x: Value) -> Value:
-    return OPS["reduce_sum"](x, axes=(0,))
 
 
 def _product(side: int, dtype: str) -> _Probe:
@@ -291,10 +290,6 @@ def _chain(length: int) -> Callable[[Value], Value]:
     return program
 
 
-def _each(*xs: Value) -> list[Value]:
-    return [x + 1.0 for x in xs]
-
-
 def _series(x: Value) -> Value:
     return OPS["exp"](x) + OPS["log"](x) + OPS["sin"](x) + OPS["tanh"](x)
 
@@ -308,15 +303,11 @@ def _rounds(w: Value, c: Value) -> list[Value]:
     return list(OPS["scan"].apply([w, c], OPS["scan"].complete(attrs)))
 
 
-def _running(x: Value) -> Value:
-    return OPS["cumsum"](x, axis=0)
-
-
 def _across(side: int) -> _Probe:
-    def program(x: Value) -> Value:
-        return OPS["transpose"](x, axes=(1, 0))
+    def arrays() -> list[np.ndarray]:
+        return [_numbers(side, side)]
 
-    return _Probe("strided", float(side**2), program, lambda: [_numbers(side, side)])
+    return _Probe("strided", float(side**2), lambda x: OPS["transpose"](x, axes=(1, 0)), arrays)
 
 
 def _gathering(count: int) -> _Probe:
@@ -350,12 +341,8 @@ def _places(count: int, among: int) -> np.ndarray:
 
 def _sorting(count: int) -> _Probe:
     size = count * math.log2(count)
-    return _Probe("sort", size, _sorted, lambda: [_shuffled(count)])
 
+    def arrays() -> list[np.ndarray]:
+        return [np.random.default_rng(0).normal(size=count).astype(np.float32)]
 
-def _library(x: Value) -> Value:
-    return OPS["qr"](x, full_matrices=False)[0]
-
-
-def _sorted(x: Value) -> Value:
-    return OPS["sort"](x, axis=0)[0]
+    return _Probe("sort", size, lambda x: OPS["sort"](x, axis=0)[0], arrays)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from ..ir.errors import ArgumentError, DivergenceError, RlxError, UnsupportedDtype, UnsupportedOp
+from ..ir.errors import ArgumentError, DivergenceError, UnsupportedDtype, UnsupportedOp
 from ..ir.graph import OPS, Graph
 from ..ir.interpret import interpret
-from ..ir.op import Op
 from ..ir.record import field, record
 from ..ir.types import NAMES
 from ..runtime.compiled import CompiledGraph
@@ -21,7 +19,6 @@ from ..runtime.session import CompileOptions, Session
 from ..runtime.supports import SWEPT, Arrays, Case, graph_of, tolerance_of
 
 TOGETHER = 32  # samples that are compiled before they run
-ON_HOST = re.compile(r"library: on the host")
 
 
 @record
@@ -124,7 +121,8 @@ class _Audit:
             results = compiled(*(np.array(a, order="C") for a in arrays))
         except (UnsupportedOp, UnsupportedDtype) as error:
             absent = self._absent(graph)
-            return Outcome(*place, absent, "" if absent else _without_op(error, sample.case.op))
+            gap = error.what.removeprefix(f"{sample.case.op.name}: ")
+            return Outcome(*place, absent, "" if absent else gap)
         except Exception as error:  # any other is a fault of the device
             return Outcome(*place, fault=f"{type(error).__name__}: {error}".splitlines()[0])
         results = results if isinstance(results, tuple) else (results,)
@@ -132,21 +130,14 @@ class _Audit:
             wanted = interpret(graph, arrays)
         tolerance = tolerance_of(*graph.param_types, *graph.result_types)
         fault = _difference([r.host() for r in results], wanted, tolerance)
-        return Outcome(*place, fault=fault, on_host=_is_on_host(compiled))
+        on_host = "library: on the host" in compiled.report()
+        return Outcome(*place, fault=fault, on_host=on_host)
 
     def _absent(self, graph: Graph) -> str:
         """A dtype of a graph that cannot lie in the device's memory."""
         stored = self.session.backend.target.stored
         used = {NAMES[v.dtype] for v in (*graph.params, *graph.results)}
         return min(used - stored, default="")
-
-
-def _is_on_host(compiled: CompiledGraph) -> bool:
-    return bool(ON_HOST.search(compiled.report()))
-
-
-def _without_op(error: RlxError, op: Op) -> str:
-    return error.what.removeprefix(f"{op.name}: ")
 
 
 def _difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float) -> str:

@@ -127,17 +127,13 @@ def verify(
             worst[session.device] = _most(tolerance, found, wanted)
             if worst[session.device] > 1:
                 raise _divergence(session, graph, arrays, tolerance)
-        at_once = pytree.leaves(_call(fn, args, kwargs))
+        # arrays in place of NumPy's, so that no op is NumPy's
+        own = pytree.map(lambda x: as_tensor(x) if isinstance(x, np.ndarray) else x, (args, kwargs))
+        at_once = pytree.leaves(fn(*own[0], **own[1]))
         _check_recording(fn, graph, at_once, wanted, tolerance)
         return Verification(function_name(fn), len(wanted), worst)
 
     return verified
-
-
-def _call(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call a function op by op; NumPy arrays become arrays, so that no op is NumPy's."""
-    own = pytree.map(lambda x: as_tensor(x) if isinstance(x, np.ndarray) else x, (args, kwargs))
-    return fn(*own[0], **own[1])
 
 
 def _check_recording(
@@ -148,7 +144,7 @@ def _check_recording(
     tolerance: Tolerance,
 ) -> None:
     """Raise if the recorded graph means something else than the function, whatever runs it."""
-    wanted = [_host(x) for x in results]
+    wanted = [(x if isinstance(x, Array) else Array(np.asarray(x))).host() for x in results]
     if [type_of(x) for x in wanted] == list(graph.result_types):
         worst = _most(tolerance, recorded, wanted)
         if worst <= 1:
@@ -162,10 +158,6 @@ def _check_recording(
         fix="its Python code must not depend on being recorded, on time or on earlier calls",
         graph=graph,
     )
-
-
-def _host(x: Any) -> np.ndarray:
-    return x.host() if isinstance(x, Array) else Array(np.asarray(x)).host()
 
 
 def _run(session: Session, graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -250,13 +250,8 @@ class Partial(functools.partial):
         return super().__new__(cls, callable_of("Partial: func", func), *args, **keywords)
 
 
-def _flatten(partial: Partial) -> tuple[tuple[Any, ...], Any, tuple[str, ...]]:
-    return (partial.args, partial.keywords), partial.func, ("args", "keywords")
-
-
-def _unflatten(func: Any, children: Sequence[Any]) -> Partial:
-    args, keywords = children
-    return Partial(func, *args, **keywords)
-
-
-pytree.register_class(Partial, _flatten, _unflatten)
+pytree.register_class(
+    Partial,
+    lambda partial: ((partial.args, partial.keywords), partial.func, ("args", "keywords")),
+    lambda func, children: Partial(func, *children[0], **children[1]),
+)

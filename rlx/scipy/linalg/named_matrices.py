@@ -104,23 +104,22 @@ def pascal(n: int, kind: str | None = None) -> Any:
     >>> pascal(3).tolist()
     [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0], [1.0, 3.0, 6.0]]
     """
-    n, kind = _size("pascal", n, most=MOST_ROWS), _kind("pascal", kind)
-    rows = [[math.comb(i, j) for j in range(n)] for i in range(n)]
-    lower = np.array(rows, object).reshape(n, n)
-    return _exact({"symmetric": lower @ lower.T, "lower": lower, "upper": lower.T}[kind].tolist())
+    lower = _triangle("pascal", n, kind, 1)
+    return _exact({"lower": lower, "upper": lower.T}.get(kind or "", lower @ lower.T).tolist())
 
 
 def invpascal(n: int, kind: str | None = None) -> Any:
     """The inverse of the Pascal matrix."""
-    n, kind = _size("invpascal", n, most=MOST_ROWS), _kind("invpascal", kind)
-    rows = [[(-1) ** (i + j) * math.comb(i, j) for j in range(n)] for i in range(n)]
-    lower = np.array(rows, object).reshape(n, n)
-    return _exact({"symmetric": lower.T @ lower, "lower": lower, "upper": lower.T}[kind].tolist())
+    lower = _triangle("invpascal", n, kind, -1)
+    return _exact({"lower": lower, "upper": lower.T}.get(kind or "", lower.T @ lower).tolist())
 
 
-def _kind(name: str, kind: str | None) -> str:
+def _triangle(name: str, n: Any, kind: str | None, sign: int) -> np.ndarray:
+    """The binomial coefficients as exact integers, `sign` to the power of the diagonal's number."""
     choice(f"{name}: kind", kind, (None, *KINDS))
-    return kind or "symmetric"
+    n = _size(name, n, most=MOST_ROWS)
+    rows = [[sign ** (i + j) * math.comb(i, j) for j in range(n)] for i in range(n)]
+    return np.array(rows, object).reshape(n, n)
 
 
 def _size(name: str, n: Any, least: int = 0, most: int = 2**31 - 1) -> int:

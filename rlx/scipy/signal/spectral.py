@@ -242,9 +242,11 @@ def stft(
     is_half = return_onesided and not rnp.iscomplexobj(line)
     made = _transformed(line, cut, _trend_of("stft", detrend), is_half)
     made = made / rnp.sum(cut.window)
-    times = _times(line.shape[-1], cut, made) / fs
+    half = cut.length / 2
+    times = np.arange(half, line.shape[-1] - half + 1, cut.step)
+    times = rnp.asarray(times, rnp.real(made).dtype) / fs
     if boundary is not None:
-        times = times - cut.length / 2 / fs
+        times = times - half / fs
     # the frequencies stand where the lines did, the segments last
     return _frequencies(cut, is_half, made) * fs, times, rnp.moveaxis(made, -2, place)
 
@@ -390,11 +392,6 @@ def _transformed(x: Any, cut: Segments, trend: Callable[[Any], Any], is_half: bo
     else:
         made = rnp.fft.fft(parts, cut.transform)
     return rnp.swapaxes(made, -1, -2)
-
-
-def _times(count: int, cut: Segments, like: Any) -> Any:
-    half = cut.length / 2
-    return rnp.asarray(np.arange(half, count - half + 1, cut.step), rnp.real(like).dtype)
 
 
 def _frequencies(cut: Segments, is_half: bool, like: Any) -> Any:
