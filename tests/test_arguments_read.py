@@ -172,7 +172,7 @@ def test_kinds_of_errors():
 
 
 OPTIONS_OF_CHECK_GRADS = [
-    *({"order": junk} for junk in ("x", 0, -1, 1.5, None, np.ones(2))),
+    *({"order": junk} for junk in ("x", 0, -1, 6, 1.5, None, np.ones(2))),
     *({"modes": junk} for junk in (3, None, "x", [], [3], [[1]], np.ones(2))),
     *({name: junk} for name in ("atol", "rtol", "eps") for junk in ("x", -1, [1], np.nan, True)),
     {"eps": 0},

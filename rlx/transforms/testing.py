@@ -32,6 +32,8 @@ def __dir__() -> list[str]:
 
 
 MODES = ("fwd", "rev")
+# each order doubles the sequences of forward and reverse derivatives to try
+HIGHEST_ORDER = 5
 
 
 def check_grads(
@@ -46,14 +48,15 @@ def check_grads(
     """Check derivatives up to an order against finite differences.
 
     Raises an AssertionError where they differ. The function must be smooth at the arguments, which
-    are best of 64 bits. `eps` is the step; the defaults follow from the dtype. An `ArgumentError`
-    tells what cannot be checked: options of another kind, or arguments without inexact numbers.
+    are best of 64 bits. `order` is 1 to 5. `eps` is the step; the defaults follow from the dtype.
+    An `ArgumentError` tells what cannot be checked: options of another kind, or arguments without
+    inexact numbers.
 
     >>> import numpy as np, rlx
     >>> check_grads(rlx.numpy.sin, (np.float64(0.3),), order=3)
     """
     fn, args = callable_of("check_grads: fn", fn), members("check_grads: args", args)
-    order = count_of("check_grads: order", order, 1)
+    order = count_of("check_grads: order", order, 1, HIGHEST_ORDER)
     modes = [modes] if isinstance(modes, str) else members("check_grads: modes", modes)
     modes = [choice("check_grads: mode", mode, MODES) for mode in modes]
     roundoff = min((_roundoff(x) for x in _inexact(args)), default=0.0)
@@ -155,11 +158,11 @@ def check_op(op: CustomOp, *args: Any, order: int = 2, **attrs: Any) -> None:
     """Check the rules of a custom op against its NumPy function, on an example.
 
     The type rule, compiled code, the derivatives up to an order and batches of every choice of
-    arguments must agree with it. Raises an AssertionError where they do not.
+    arguments must agree with it; `order` is 1 to 5. Raises an AssertionError where they do not.
     """
     if not isinstance(op, CustomOp):
         raise wrong("check_op: op", op, "an op", "pass what rlx.custom_op gave")
-    order = count_of("check_op: order", order, 1)
+    order = count_of("check_op: order", order, 1, HIGHEST_ORDER)
     try:
         arrays = [np.asarray(x) for x in args]
     except ValueError:  # lists of unequal length, or without end
