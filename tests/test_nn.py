@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -110,8 +111,16 @@ def test_mistakes_in_modules_are_found_when_one_is_made():
 
 
 def test_modules_print_types_not_numbers():
-    text = "Scaled(inner=Linear(weight=f32[4, 2], bias=f32[2]), "
-    assert repr(scaled()) == text + "tables={'b': f32[3], 'a': f32[2]}, factor=2.0)"
+    assert repr(scaled().inner) == "Linear(weight=f32[4, 2], bias=f32[2])"
+    assert repr(scaled()) == inspect.cleandoc(
+        """
+        Scaled(
+          inner=Linear(weight=f32[4, 2], bias=f32[2]),
+          tables={'b': f32[3], 'a': f32[2]},
+          factor=2.0,
+        )
+        """
+    )
 
 
 def test_modules_can_be_copied_and_pickled():

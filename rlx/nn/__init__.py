@@ -59,6 +59,7 @@ from .module import Module, field
 from .norms import BatchNorm, GroupNorm, InstanceNorm
 from .quantization import dequantize, fake_quantize, quantization_scale, quantize
 from .state import inference, latest, update_state, with_state
+from .text import summary
 from .wrappers import LoRA, Shared, SpectralNorm, WeightNorm, merge
 
 from ..ir.errors import with_advice  # isort: skip

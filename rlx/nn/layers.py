@@ -188,8 +188,13 @@ class MLP(Module):
     """Multilayer perceptron: linear layers with an activation between them.
 
     >>> MLP([2, 8, 1], key=random.key(0))
-    MLP(layers=(Linear(weight=f32[2, 8], bias=f32[8]),
-                Linear(weight=f32[8, 1], bias=f32[1])), activation=relu)
+    MLP(
+      layers=(
+        Linear(weight=f32[2, 8], bias=f32[8]),
+        Linear(weight=f32[8, 1], bias=f32[1]),
+      ),
+      activation=relu,
+    )
     """
 
     layers: tuple[Linear, ...]

@@ -32,6 +32,7 @@ from ..trace import pytree
 from ..trace.array import Array
 from ..trace.index.aliasing import InField, put_in_field, ties_of
 from ..trace.tensor import TracedTensor
+from .text import is_module, text_of
 
 # -- what the fields of modules hold: arrays that nobody assigns to --------------------------------
 #
@@ -87,25 +88,20 @@ class HeldField:
         kind = type(value)
         if kind is Array or kind is TracedTensor:  # both are final
             put_in_field(value, self._field)
-        elif not _is_module(value):
-            for leaf in pytree.leaves(value, is_leaf=_is_module):
+        elif not is_module(value):
+            for leaf in pytree.leaves(value, is_leaf=is_module):
                 if isinstance(leaf, ARRAYS):
                     put_in_field(leaf, self._field._replace(is_all=False))
         return value
 
     def own(self, value: Any) -> Any:
         """The value with array objects of its own; they share memory."""
-        if _is_module(value):
+        if is_module(value):
             return value
-        leaves = pytree.leaves(value, is_leaf=_is_module)
+        leaves = pytree.leaves(value, is_leaf=is_module)
         if not any(_own(leaf) is not leaf for leaf in leaves):
             return self.held(value)
-        return self.held(pytree.map(_own, value, is_leaf=_is_module))
-
-
-def _is_module(x: Any) -> bool:
-    fields = pytree.fields_of(type(x))
-    return fields is not None and fields.make is not None
+        return self.held(pytree.map(_own, value, is_leaf=is_module))
 
 
 def _own(x: Any) -> Any:
@@ -243,8 +239,7 @@ class Module(metaclass=ModuleType):
         raise _immutable(self, name)
 
     def __repr__(self) -> str:
-        fields = (f"{f.name}={_text(getattr(self, f.name))}" for f in dataclasses.fields(self))
-        return f"{type(self).__name__}({', '.join(fields)})"
+        return text_of(self)
 
 
 def map_modules(change: Callable[[Any], Any], tree: Any) -> Any:
@@ -354,17 +349,3 @@ def _how_to_declare(module: Any, name: str, value: Any) -> str:
     is_tree = not is_array and not pytree.structure(value).is_leaf()
     field = "" if is_array or is_tree else " = rlx.nn.field(static=True)"
     return f"declare it in the class {type(module).__name__}: {name}: {kind}{field}"
-
-
-def _text(value: Any) -> str:
-    """A value on one line, arrays by their types."""
-    if isinstance(value, Array | TracedTensor):
-        return str(value.type)
-    if type(value) is tuple:
-        items = ", ".join(map(_text, value))
-        return f"({items},)" if len(value) == 1 else f"({items})"
-    if type(value) is list:
-        return f"[{', '.join(map(_text, value))}]"
-    if type(value) is dict:
-        return f"{{{', '.join(f'{k!r}: {_text(v)}' for k, v in value.items())}}}"
-    return getattr(value, "__name__", None) or repr(value)
