@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from .op import Op
 
 OPS = Table()
+Binary: TypeAlias = "Callable[[Value, object], Value]"
+
+
+def _operator(name: str) -> tuple[Binary, Binary]:
+    """The methods of an operator, with the value on its left and on its right."""
+    return lambda x, other: OPS[name](x, other), lambda x, other: OPS[name](other, x)
 
 
 class Value(Typed):
@@ -52,40 +58,17 @@ class Value(Typed):
             return None
         return self.node.attrs["value"].array
 
-    def __add__(self, other: object) -> Value:
-        return _operator("add", self, other)
-
-    def __radd__(self, other: object) -> Value:
-        return _operator("add", other, self)
-
-    def __sub__(self, other: object) -> Value:
-        return _operator("sub", self, other)
-
-    def __rsub__(self, other: object) -> Value:
-        return _operator("sub", other, self)
-
-    def __mul__(self, other: object) -> Value:
-        return _operator("mul", self, other)
-
-    def __rmul__(self, other: object) -> Value:
-        return _operator("mul", other, self)
-
-    def __truediv__(self, other: object) -> Value:
-        return _operator("div", self, other)
-
-    def __rtruediv__(self, other: object) -> Value:
-        return _operator("div", other, self)
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("sub")
+    __mul__, __rmul__ = _operator("mul")
+    __truediv__, __rtruediv__ = _operator("div")
 
     def __neg__(self) -> Value:
-        return _operator("neg", self)
+        return OPS["neg"](self)
 
     def __repr__(self) -> str:
         made = self.node.op.name if self.node else self.origin or "parameter"
         return f"Value({self.type}, {made})"
-
-
-def _operator(name: str, *operands: object) -> Value:
-    return OPS[name](*operands)
 
 
 class Node:

@@ -110,6 +110,7 @@ class Table(dict[str, Any]):
     def __init__(self) -> None:
         self.defined: dict[str, Any] = {}
         self.rare: list[str] = []  # modules, which `ops/__init__.py` names
+        self.instructions: dict[str, Any] = {}  # the op that is one scalar instruction, by its name
 
     def define(self, op: Any) -> None:
         """Take an op up when its room has been loaded."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import builder
+from .body import Pointwise
 from .errors import ArgumentError, CallbackError, GradientError, RlxError
 from .graph import OPS, Constant, Graph, Node, Source, Value
 from .lazy import lazy
@@ -214,6 +215,8 @@ class Op:
 
     def body(self, body: Any) -> Any:
         """Attach the body for loop backends, one of the classes of `ir.body`."""
+        if isinstance(body, Pointwise):
+            OPS.instructions.setdefault(body.instruction, self)
         return self._attach("body", body)
 
     def expand(self, fn: Callable[..., Any]) -> Callable[..., Any]:

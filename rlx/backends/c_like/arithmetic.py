@@ -9,8 +9,7 @@ import numpy as np
 
 from ...ir.record import record
 from ...ir.types import as_dtype, is_float
-from ...lower.lir.expr import Apply, Const, Expr, const
-from ...lower.lir.instructions import NUMPY
+from ...lower.lir.expr import INSTRUCTIONS, Apply, Const, Expr, const, in_numpy
 from .dialect import Dialect, register
 
 BOOL = as_dtype("bool")
@@ -145,14 +144,14 @@ class Known(dict[Expr, "Const | None"]):
     def _computed(self, expr: Expr) -> Const | None:
         if isinstance(expr, Const):
             return expr
-        if not isinstance(expr, Apply) or expr.instruction not in NUMPY:
+        if not isinstance(expr, Apply) or expr.instruction not in INSTRUCTIONS:
             return None
         args = [known for known in map(self.__getitem__, expr.args) if known is not None]
         if len(args) < len(expr.args):
             return None
         numbers = [np.asarray(a.number, a.dtype) for a in args]
         with np.errstate(all="ignore"):
-            return const(expr.dtype, NUMPY[expr.instruction](expr.dtype, *numbers))
+            return const(expr.dtype, in_numpy(expr.instruction, expr.dtype, *numbers))
 
     def factors(self, expr: Apply, texts: list[str], dialect: Dialect) -> list[str]:
         """The operands of an instruction; a 0 in a product in the dialect's words."""

@@ -16,9 +16,8 @@ from ...ir.bind import bind_sizes, concrete_attr
 from ...ir.dims import concrete
 from ...ir.types import Size
 from .access import rebind
-from .expr import Accumulated, Apply, Const, Expr, Guard, IndexValue, Load, Reduce
+from .expr import Accumulated, Apply, Const, Expr, Guard, IndexValue, Load, Reduce, in_numpy
 from .index import Atom, Index, Loaded, Quotient, Variable, as_index
-from .instructions import NUMPY
 from .program import (
     BranchStep,
     Buffer,
@@ -150,18 +149,19 @@ def _copy(origin: np.ndarray, target: np.ndarray) -> None:
 class Grid:
     """Evaluates expressions for all values of loop variables at once.
 
-    Each variable has an axis. `given` holds values of outer variables, which all vary together
-    along axis 0.
+    Each variable has an axis.
     """
 
     def __init__(
         self,
         loops: Sequence[Variable],
         memory: Memory,
-        sums: np.ndarray | None = None,
-        given: dict[Variable, np.ndarray] | None = None,
+        *,
+        sums: np.ndarray | None = None,  # of a contraction, for its stores
+        given: dict[Variable, np.ndarray] | None = None,  # outer variables, together along axis 0
+        holds: np.ndarray | None = None,  # where loads are made; they give 0 elsewhere
     ) -> None:
-        self.loops, self.memory, self.sums = tuple(loops), memory, sums
+        self.loops, self.memory, self.sums, self.holds = tuple(loops), memory, sums, holds
         self.given = given or {}
         self.memo: dict[Any, np.ndarray] = {}
 
@@ -211,10 +211,11 @@ class Grid:
         if isinstance(expr, IndexValue):
             return self.index(expr.index).astype(expr.dtype)
         if isinstance(expr, Load):
-            return self.memory.numbers(expr.buffer)[self.index(expr.index)]
+            return self.load(expr)
         if isinstance(expr, Apply):
             args = [self.expr(a) for a in expr.args]
-            return NUMPY[expr.instruction](expr.dtype, *args).astype(expr.dtype, copy=False)
+            made = in_numpy(expr.instruction, expr.dtype, *args)
+            return np.asarray(made).astype(expr.dtype, copy=False)
         if isinstance(expr, Reduce):
             return self.reduce(expr)
         if isinstance(expr, Guard):
@@ -222,11 +223,25 @@ class Grid:
         assert isinstance(expr, Accumulated) and self.sums is not None
         return self.sums
 
+    def load(self, expr: Load) -> np.ndarray:
+        """The values of a load over the grid."""
+        memory, places = self.memory.numbers(expr.buffer), self.index(expr.index)
+        if self.holds is None:
+            return memory[places]
+        result = np.zeros(self.shape, expr.dtype)
+        result[self.holds] = memory[np.broadcast_to(places, self.shape)[self.holds]]
+        return result
+
     def reduce(self, expr: Reduce) -> np.ndarray:
         """The values of a reduction over the grid."""
         inner = Grid((*self.loops, *expr.loops), self.memory, given=self.given)
-        values = np.broadcast_to(inner.expr(expr.body), self._near(expr, inner))
         axes = tuple(range(len(self.loops), len(inner.loops)))
+        if self.holds is None:
+            shape = self._near(expr, inner)
+        else:
+            shape = inner.shape
+            inner.holds = np.broadcast_to(np.expand_dims(self.holds, axes), shape)
+        values = np.broadcast_to(inner.expr(expr.body), shape)
         combine = COMBINE[expr.combine]
         return combine.reduce(values, axis=axes, initial=expr.init.number, dtype=expr.dtype)
 
@@ -238,42 +253,9 @@ class Grid:
     def guard(self, expr: Guard) -> np.ndarray:
         """The values of a guard over the grid."""
         holds = np.broadcast_to(conditions(self, expr.bounds, expr.steps), self.shape)
-        inside = Masked(self, holds).expr(expr.inside)
-        return np.where(holds, inside, self.expr(expr.outside))
-
-
-class Masked(Grid):
-    """A grid whose loads are made only where a condition holds, and give 0 elsewhere."""
-
-    def __init__(self, grid: Grid, holds: np.ndarray) -> None:
-        super().__init__(grid.loops, grid.memory, grid.sums, grid.given)
-        self.holds = holds
-
-    def compute(self, expr: Expr) -> np.ndarray:
-        """The values where the mask holds."""
-        if not isinstance(expr, Load):
-            return super().compute(expr)
-        places = np.broadcast_to(self.index(expr.index), self.shape)
-        memory = self.memory.numbers(expr.buffer)
-        result = np.zeros(self.shape, expr.dtype)
-        result[self.holds] = memory[places[self.holds]]
-        return result
-
-    def reduce(self, expr: Reduce) -> np.ndarray:
-        """The values of a reduction where the mask holds."""
-        shape = (*self.shape, *(1 for _ in expr.loops))
-        inner_grid = Grid((*self.loops, *expr.loops), self.memory, given=self.given)
-        holds = np.broadcast_to(self.holds.reshape(shape), inner_grid.shape)
-        inner = Masked(inner_grid, holds)
-        values = np.broadcast_to(inner.expr(expr.body), inner.shape)
-        axes = tuple(range(len(self.loops), len(inner.loops)))
-        combine = COMBINE[expr.combine]
-        return combine.reduce(values, axis=axes, initial=expr.init.number, dtype=expr.dtype)
-
-    def guard(self, expr: Guard) -> np.ndarray:
-        """The values of a guard where the mask holds."""
-        holds = self.holds & conditions(self, expr.bounds, expr.steps)
-        return np.where(holds, Masked(self, holds).expr(expr.inside), self.expr(expr.outside))
+        holds = holds if self.holds is None else holds & self.holds
+        inner = Grid(self.loops, self.memory, sums=self.sums, given=self.given, holds=holds)
+        return np.where(holds, inner.expr(expr.inside), self.expr(expr.outside))
 
 
 def conditions(grid: Grid, bounds: Sequence[Any], steps: Sequence[Any] = ()) -> np.ndarray:
@@ -378,7 +360,7 @@ def _run_contraction(step: Contraction, memory: Memory) -> None:
     lhs = np.broadcast_to(lhs, (*grid.shape[:-2], 1, grid.shape[-1]))[..., 0, :]
     rhs = np.broadcast_to(rhs, (*grid.shape[:-3], 1, *grid.shape[-2:]))[..., 0, :, :]
     sums = np.matmul(lhs, np.swapaxes(rhs, -1, -2)).astype(step.dtype)
-    outer = Grid(grid.loops[:-1], memory, sums)
+    outer = Grid(grid.loops[:-1], memory, sums=sums)
     values = [outer.expr(s.expr) for s in step.stores]
     for store, value in zip(step.stores, values, strict=True):
         _store(outer, store, memory, value)

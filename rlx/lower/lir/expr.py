@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...ir.dims import Size, is_at_least
+from ...ir.graph import OPS
 from ...ir.lazy import lazy
 from ...ir.record import field, record
 from .index import Index, Variable
@@ -43,6 +44,13 @@ INSTRUCTIONS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(["pow", "atan2"], (40, 2)),
 }
 COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "is_finite"])
+
+
+def in_numpy(instruction: str, dtype: np.dtype, *arrays: np.ndarray) -> np.ndarray:
+    """Apply an instruction in NumPy: by the reference of the op that is this instruction."""
+    op = OPS.instructions.get(instruction) or OPS[instruction]  # perhaps not loaded yet
+    attrs = {"dtype": dtype} if "dtype" in op.attr_defaults else {}
+    return op.rules.reference(*arrays, **attrs)
 
 
 # not frozen, which would double the time to make one
