@@ -51,6 +51,24 @@ def read_by(graph: Graph, results: Sequence[Value]) -> set[Value]:
     return set(results).union(*(node.args for node in live_nodes(graph, results)))
 
 
+def frontier(
+    graph: Graph, early: Sequence[Node], is_worth: Callable[[Value], bool]
+) -> tuple[list[Value], set[Value]]:
+    """The results of early nodes that are worth to be kept for the others; and all these read.
+
+    What is not worth it is computed again, from what the early nodes before it gave.
+    """
+    first = set(early)
+    read = {a for node in graph.nodes if node not in first for a in node.args} | {*graph.results}
+    given = []
+    for node in reversed(early):
+        found = [r for r in node.results if r in read and is_worth(r)]
+        given += found
+        if any(r in read for r in node.results if r not in found):
+            read.update(node.args)
+    return given, read
+
+
 def copy_into(node: Node, table: dict[Value, Value]) -> None:
     """Record a node on operands mapped by a table, and add its results to it."""
     with at(node.source):
@@ -175,7 +193,7 @@ class _Invariants:
         """Give the graph without invariants, and the constants it takes instead."""
         self._find()
         params = self.graph.params[: len(self.operands)]
-        given = self._given()
+        given, _ = frontier(self.graph, self.nodes, self._is_worth)
         table = dict(zip(params, self.operands, strict=True))
         for node in self.nodes if given else ():
             copy_into(node, table)
@@ -206,19 +224,6 @@ class _Invariants:
         inner = [self.costs[a] for a in node.args]
         sources = frozenset(x for _, origins in inner for x in origins)
         return own + sum(cost for cost, _ in inner), sources
-
-    def _given(self) -> list[Value]:
-        """Invariants that the loop reads and that are worth hoisting."""
-        early = set(self.nodes)
-        late = [node for node in self.graph.nodes if node not in early]
-        read = {a for node in late for a in node.args} | set(self.graph.results)
-        given = []
-        for node in reversed(self.nodes):
-            found = [r for r in node.results if r in read and self._is_worth(r)]
-            given += found
-            if any(r in read for r in node.results if r not in found):
-                read.update(node.args)
-        return given
 
     def _is_worth(self, value: Value) -> bool:
         """Whether loading a value is cheaper than computing it from loop constants."""

@@ -8,7 +8,7 @@ from ...ir.body import Fill, Move, View
 from ...ir.graph import Graph, Node, Value
 from ...ir.record import record
 from .inline_calls import expand, inline_calls
-from .loops import is_pure, rebuilt
+from .loops import frontier, is_pure, rebuilt
 from .rebuild import dedupe
 
 
@@ -42,14 +42,7 @@ def split_fixed(graph: Graph, fixed: Sequence[int], wants: Collection[str] = ())
     sources = _sources(graph, [p for p in params if p.type.is_static])
     early = [node for node in graph.nodes if any(sources.get(r) for r in node.results)]
     known = [node for node in graph.nodes if any(r in sources for r in node.results)]
-    late = [node for node in graph.nodes if node not in set(early)]
-    read = {a for node in late for a in node.args} | set(graph.results)
-    given: list[Value] = []
-    for node in reversed(early):
-        found = [r for r in node.results if r in read and _is_kept(r, sources[r])]
-        given += found
-        if any(r in read for r in node.results if r not in found):
-            read.update(node.args)
+    given, read = frontier(graph, early, lambda r: _is_kept(r, sources[r]))
     kept = tuple(i for i in fixed if graph.params[i] in read or not graph.params[i].type.is_static)
     free = [p for i, p in enumerate(graph.params) if i not in set(fixed)]
     inputs = [*free, *(graph.params[i] for i in kept), *given]

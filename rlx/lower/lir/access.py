@@ -188,12 +188,12 @@ def places(steps: Iterable[Kernel | RowGroup | Contraction]) -> dict[Buffer, lis
 
 # -- steps with other indices ---------------------------------------------------------------------
 
-Link = TypeVar("Link", bound=Kernel | RowGroup | Contraction)
+Loops = TypeVar("Loops", bound=Kernel | RowGroup | Contraction | Scatter)
 Move = Callable[[Buffer, Index], tuple[Buffer, Index]]
 Table = Mapping[Variable, Index]
 
 
-def rebind(step: Link, table: Table, move: Move | None = None) -> Link:
+def rebind(step: Loops, table: Table, move: Move | None = None) -> Loops:
     """Substitute indices in a step, then map its places; its loops stay."""
     memo: dict[Expr, Expr] = {}
     places = dict(table)
@@ -207,14 +207,12 @@ def rebind(step: Link, table: Table, move: Move | None = None) -> Link:
     def expr(e: Expr) -> Expr:
         return substitute(e, places, leaf, memo)
 
+    def place(buffer: Buffer, index: Index) -> tuple[Buffer, Index]:
+        index = index.substitute(places, expr)
+        return move(buffer, index) if move else (buffer, index)
+
     def moved(stores: Iterable[Store]) -> tuple[Store, ...]:
-        made = []
-        for store in stores:
-            buffer, index = store.buffer, store.index.substitute(places, expr)
-            if move is not None:
-                buffer, index = move(buffer, index)
-            made.append(Store(buffer, index, expr(store.expr)))
-        return tuple(made)
+        return tuple(Store(*place(s.buffer, s.index), expr(s.expr)) for s in stores)
 
     if isinstance(step, Kernel):
         return replace(step, stores=moved(step.stores))
@@ -222,4 +220,8 @@ def rebind(step: Link, table: Table, move: Move | None = None) -> Link:
         return replace(
             step, kernels=tuple(replace(k, stores=moved(k.stores)) for k in step.kernels)
         )
+    if isinstance(step, Scatter):
+        bounds = tuple((i.substitute(places, expr), low, high) for i, low, high in step.bounds)
+        buffer, index = place(step.buffer, step.index)
+        return replace(step, buffer=buffer, index=index, bounds=bounds, expr=expr(step.expr))
     return replace(step, lhs=expr(step.lhs), rhs=expr(step.rhs), stores=moved(step.stores))

@@ -20,7 +20,24 @@ from .elements import flatten
 if TYPE_CHECKING:
     from .schedule import Scheduler
 
+BOOL = as_dtype("bool")
 Source: TypeAlias = Callable[[tuple[Index, ...]], Any]
+
+
+def _operator(instruction: str) -> Callable[[Scalar, Any], Scalar]:
+    """The method that applies an instruction to a scalar and another one, or a number."""
+
+    def method(self: Scalar, other: Any) -> Scalar:
+        dtype = self.expr.dtype
+        result = BOOL if instruction in scalar.COMPARISONS else dtype
+        return Scalar(scalar.apply(instruction, result, self.expr, as_scalar(other, dtype)))
+
+    return method
+
+
+def _function(instruction: str) -> Callable[[Scalar], Scalar]:
+    """The method that applies an instruction to a scalar."""
+    return lambda self: Scalar(scalar.apply(instruction, self.expr.dtype, self.expr))
 
 
 class Scalar:
@@ -29,50 +46,19 @@ class Scalar:
     def __init__(self, expr: Expr) -> None:
         self.expr = expr
 
-    def __add__(self, other: Any) -> Scalar:
-        return self._with("add", other)
-
-    def __sub__(self, other: Any) -> Scalar:
-        return self._with("sub", other)
-
-    def __mul__(self, other: Any) -> Scalar:
-        return self._with("mul", other)
-
-    def __truediv__(self, other: Any) -> Scalar:
-        return self._with("div", other)
-
-    def __lt__(self, other: Any) -> Scalar:
-        return self._compared("lt", other)
-
-    def __gt__(self, other: Any) -> Scalar:
-        return self._compared("gt", other)
-
-    def __and__(self, other: Any) -> Scalar:
-        return self._with("and", other)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __neg__(self) -> Scalar:
-        return self._of("neg")
-
-    def __abs__(self) -> Scalar:
-        return self._of("abs")
-
-    def equals(self, other: Any) -> Scalar:
-        """Equality of two numbers, as a condition."""
-        return self._compared("eq", other)
-
-    def sqrt(self) -> Scalar:
-        """The square root."""
-        return self._of("sqrt")
-
-    def log(self) -> Scalar:
-        """The natural logarithm."""
-        return self._of("log")
-
-    def sign(self) -> Scalar:
-        """-1, 0 or 1."""
-        return self._of("sign")
+    __add__ = __radd__ = _operator("add")
+    __sub__ = _operator("sub")
+    __mul__ = __rmul__ = _operator("mul")
+    __truediv__ = _operator("div")
+    __lt__ = _operator("lt")
+    __gt__ = _operator("gt")
+    __and__ = _operator("and")
+    equals = _operator("eq")
+    __neg__ = _function("neg")
+    __abs__ = _function("abs")
+    sqrt = _function("sqrt")
+    log = _function("log")
+    sign = _function("sign")
 
     def select(self, on_true: Any, on_false: Any) -> Any:
         """Choose by this condition between two scalars; equal ones need no choice."""
@@ -82,17 +68,6 @@ class Scalar:
         if chosen[0] is chosen[1]:
             return Scalar(chosen[0])
         return Scalar(scalar.apply("select", dtype, self.expr, *chosen))
-
-    def _of(self, instruction: str) -> Scalar:
-        return Scalar(scalar.apply(instruction, self.expr.dtype, self.expr))
-
-    def _with(self, instruction: str, other: Any) -> Scalar:
-        dtype = self.expr.dtype
-        return Scalar(scalar.apply(instruction, dtype, self.expr, as_scalar(other, dtype)))
-
-    def _compared(self, instruction: str, other: Any) -> Scalar:
-        both = self.expr, as_scalar(other, self.expr.dtype)
-        return Scalar(scalar.apply(instruction, np.dtype(bool), *both))
 
 
 def as_scalar(x: Any, dtype: np.dtype) -> Expr:

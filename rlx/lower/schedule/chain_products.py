@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import TypeAlias, TypeVar
 
 from ...ir.dims import Size
 from ...ir.record import field, record, replace
 from ...ir.types import Type
-from ..lir.access import Link, Steps, loaded, places, reads, rebind, stored, writes
+from ..lir.access import Steps, loaded, places, reads, rebind, stored, writes
 from ..lir.index import Index, Variable, as_index, is_long
 from ..lir.program import Buffer, Chain, Contraction, Kernel, RowGroup, Step
 from .loops import reductions
 from .rows import is_same_block
 
-Inner = Kernel | RowGroup | Contraction
+Inner: TypeAlias = Kernel | RowGroup | Contraction
+Link = TypeVar("Link", bound=Inner)
 LARGEST_BLOCK = 1 << 20  # bytes: more than this does not stay in the cache
 LONGEST = 16  # steps
 LEAST_ROUNDS = 4  # whatever the number of threads, for a product's rows order its sums

@@ -115,10 +115,7 @@ class _Contraction:
 
     def copied(self, value: Value, place: Place) -> Load:
         buffer = self.scheduler.new_buffer(value.type)
-        loops, at = loops_of(value.shape)
-        element = self.scheduler.elements.at(value, at)
-        index = flatten(at, value.shape)
-        self.packed.append(lir.Kernel(loops, (Store(buffer, index, element),), self.node.source))
+        self.packed.append(self.scheduler.stored(value, self.node, buffer))
         return scalar.load(buffer, flatten(place, value.shape))
 
     def packed_load(self, old: Expr, depth: list[Variable]) -> Load:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...ir.dims import Size
 from ...ir.record import field, record, replace
 from ..cost import work
-from ..lir.access import reads, writes
-from ..lir.expr import Expr, Load, substitute, walk
+from ..lir.access import reads, rebind, writes
+from ..lir.expr import Load, walk
 from ..lir.index import Index, Loaded, Variable, as_index, is_long, is_within
 from ..lir.program import (
     Buffer,
@@ -22,7 +22,6 @@ from ..lir.program import (
     Store,
     nested_programs,
 )
-from .loops import substituted
 
 Part = Kernel | Contraction | Scatter
 LEAST_WORK = 16_000_000  # instructions that pay for waking threads
@@ -199,34 +198,14 @@ def _is_slowest(variable: Variable, index: Index, count: Size) -> bool:
 
 def _shortened(step: Part, old: Variable, new: Variable) -> Part:
     """A step with one loop replaced by a shorter one."""
-    table = {old: as_index(new)}
+
+    def kept(loops: Sequence[Variable]) -> tuple[Variable, ...]:
+        return tuple(v for v in (new if v is old else v for v in loops) if is_long(v))
+
+    step = rebind(step, {old: as_index(new)})
     if isinstance(step, Kernel):
-        loops = [new if v is old else v for v in step.loops]
-        return substituted(step, [v for v in loops if is_long(v)], table)
-    memo: dict[Expr, Expr] = {}
-
-    def expr(e: Expr) -> Expr:
-        return substitute(e, table, memo=memo)
-
+        return replace(step, loops=kept(step.loops))
     if isinstance(step, Scatter):
-        loops, apart = (
-            tuple(w for v in group if is_long(w := new if v is old else v))
-            for group in (step.loops, step.apart)
-        )
-        bounds = tuple((i.substitute(table, expr), low, high) for i, low, high in step.bounds)
-        index = step.index.substitute(table, expr)
-        parts = {"loops": loops, "apart": apart, "bounds": bounds}
-        return replace(step, index=index, expr=expr(step.expr), **parts)
-    stores = tuple(
-        Store(s.buffer, s.index.substitute(table, expr), expr(s.expr)) for s in step.stores
-    )
-    batch = [new if v is old else v for v in step.batch]
-    return replace(
-        step,
-        batch=tuple(v for v in batch if is_long(v)),
-        row=new if step.row is old else step.row,
-        column=new if step.column is old else step.column,
-        lhs=expr(step.lhs),
-        rhs=expr(step.rhs),
-        stores=stores,
-    )
+        return replace(step, loops=kept(step.loops), apart=kept(step.apart))
+    row, column = (new if v is old else v for v in (step.row, step.column))
+    return replace(step, batch=kept(step.batch), row=row, column=column)

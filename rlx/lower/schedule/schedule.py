@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...ir.body import (
     Blocks,
@@ -49,10 +48,6 @@ from .fuse import Fusion, fuse, maker, memory_of
 from .merge import MOST_STORES
 from .sorting import sort_steps
 from .split import loops_apart
-
-if TYPE_CHECKING:
-    pass
-
 
 # -- what is worth knowing about a schedule: library calls and missed fusions ----------------------
 
@@ -308,7 +303,7 @@ class Scheduler:
             contraction = self.fusion.epilogues[node.result]
             self.steps += contraction_steps(self, maker(contraction), node.result)
         elif node.result in self.fusion.stored:
-            self.emit_kernel(node)
+            self.steps.append(self.stored(node.result, node))
 
     def emit_library(self, node: Node) -> None:
         """Append a library call."""
@@ -318,13 +313,12 @@ class Scheduler:
         step = lir.LibraryCall(node.op, node.attrs, inputs, outputs, types, node.source)
         self.steps.append(step)
 
-    def emit_kernel(self, node: Node) -> None:
-        """The kernel that computes and stores a value."""
-        loops, place = loops_of(node.result.shape)
-        element = self.elements.at(node.result, place)
-        buffer = self.result_buffer(node.result)
-        store = Store(buffer, flatten(place, node.result.shape), element)
-        self.steps.append(lir.Kernel(loops, (store,), node.source))
+    def stored(self, value: Value, node: Node, buffer: Buffer | None = None) -> Kernel:
+        """The kernel that computes a value into a buffer, which is its own if none is given."""
+        loops, place = loops_of(value.shape)
+        element = self.elements.at(value, place)
+        store = Store(buffer or self.result_buffer(value), flatten(place, value.shape), element)
+        return Kernel(loops, (store,), node.source)
 
     def emit_parts(self, node: Node) -> None:
         """The kernel that computes both parts of complex numbers."""
@@ -344,17 +338,9 @@ class Scheduler:
         made: list[Step] = []
         if buffer is None or len(self.steps) - number > SHARED:
             buffer = self.new_buffer(value.type)
-            loops, place = loops_of(value.shape)
-            store = Store(buffer, flatten(place, value.shape), self.elements.at(value, place))
-            made.append(lir.Kernel(loops, (store,), node.source))
+            made.append(self.stored(value, node, buffer))
         self.padded[value] = buffer, len(self.steps)
         return buffer, made
-
-    def fill(self, buffer: Buffer, value: Value, node: Node) -> None:
-        """The kernel that puts a value into a buffer of the same shape."""
-        loops, place = loops_of(value.shape)
-        store = Store(buffer, flatten(place, value.shape), self.elements.at(value, place))
-        self.steps.append(lir.Kernel(loops, (store,), node.source))
 
     def reads_from(self, value: Value, origin: Value) -> bool:
         """Whether a value that is not stored reads another, much larger one."""
@@ -371,7 +357,7 @@ class Scheduler:
         (arg,) = node.args
         axis = node.attrs["axis"]
         if arg.shape[axis] == 1:
-            self.fill(self.result_buffer(node.result), arg, node)
+            self.steps.append(self.stored(arg, node, self.result_buffer(node.result)))
             return
         loops, place = loops_of(arg.shape)
         along = next(v for v in loops if place[axis] == as_index(v))
@@ -415,10 +401,10 @@ class Scheduler:
         if self.target.in_place_carries and self.reads_from(updates, target):
             # made before the target changes, so that a loop can change it in place
             early = self.new_buffer(updates.type)
-            self.fill(early, updates, node)
+            self.steps.append(self.stored(updates, node, early))
             self.buffers[updates] = early
         buffer = self.result_buffer(node.result)
-        self.fill(buffer, target, node)
+        self.steps.append(self.stored(target, node, buffer))
         if updates.type.size == 0:
             return
         loops, place = loops_of(updates.shape)

@@ -11,6 +11,7 @@ import numpy as np
 from ...ir.dims import likely
 from ...ir.record import replace
 from ...ir.types import Type, neutral
+from ..lir.access import rebind
 from ..lir.expr import (
     Expr,
     Load,
@@ -272,21 +273,9 @@ def is_wide(variable: Variable) -> bool:
 
 def _scatter_over(step: Scatter, old: Variable, index: Index, new: Variable) -> Scatter:
     """The scatter with its first loop replaced."""
-    table = {old: index}
-    memo: dict[Expr, Expr] = {}
-
-    def inner(expr: Expr) -> Expr:
-        return substitute(expr, table, memo=memo)
-
-    bounds = tuple((i.substitute(table, inner), low, high) for i, low, high in step.bounds)
-    return replace(
-        step,
-        loops=((new,) if is_long(new) else ()) + step.loops[1:],
-        index=step.index.substitute(table, inner),
-        bounds=bounds,
-        expr=inner(step.expr),
-        apart=tuple(v for v in step.apart if v is not old),
-    )
+    loops = ((new,) if is_long(new) else ()) + step.loops[1:]
+    apart = tuple(v for v in step.apart if v is not old)
+    return replace(rebind(step, {old: index}), loops=loops, apart=apart)
 
 
 def loops_apart(loops: Sequence[Variable], place: Index) -> tuple[Variable, ...]:
