@@ -108,34 +108,20 @@ def one_by_one(
 
 @pure_callback.batch
 def pure_callback_batch(
-    args: Sequence[Value],
-    batched: Sequence[bool],
-    *,
-    fn: Rule,
-    results: tuple[Type, ...],
-    vmap_method: str,
+    args: Sequence[Value], batched: Sequence[bool], *, results: tuple[Type, ...], **attrs: Any
 ) -> Sequence[Value]:
-    attrs = {"fn": fn, "vmap_method": vmap_method}
-    if vmap_method == "sequential":
+    if attrs["vmap_method"] == "sequential":
         return one_by_one(pure_callback, args, batched, {**attrs, "results": results})
     size = batch_size(args, batched)
     # the function is one of whole batches
-    count = size if vmap_method == "broadcast_all" else 1
+    count = size if attrs["vmap_method"] == "broadcast_all" else 1
     given = spread_those(args, batched, count)
     many = tuple(t.with_shape((size, *t.shape)) for t in results)
     return pure_callback(*given, results=many, **attrs)
 
 
-@io_callback.batch
-def io_callback_batch(
-    args: Sequence[Value], batched: Sequence[bool], **attrs: Any
-) -> Sequence[Value]:
-    return one_by_one(io_callback, args, batched, attrs)
-
-
-@debug_callback.batch
-def debug_callback_batch(args: Sequence[Value], batched: Sequence[bool], **attrs: Any) -> Any:
-    return one_by_one(debug_callback, args, batched, attrs)
+io_callback.batch(lambda args, flags, **attrs: one_by_one(io_callback, args, flags, attrs))
+debug_callback.batch(lambda args, flags, **attrs: one_by_one(debug_callback, args, flags, attrs))
 
 
 def _doubled(*operands: np.ndarray) -> np.ndarray:

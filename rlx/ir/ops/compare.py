@@ -95,13 +95,8 @@ select.body(Pointwise("select"))
 def select_jvp(primals: Sequence[Value], tangents: Sequence[Value | None]) -> tuple:
     which, on_true, on_false = primals
     out = select(which, on_true, on_false)
-    _, t_true, t_false = tangents
-    if t_true is None and t_false is None:
-        return out, None
     zero = like(on_true, 0)
-    return out, select(
-        which, zero if t_true is None else t_true, zero if t_false is None else t_false
-    )
+    return out, select(which, *(zero if t is None else t for t in tangents[1:]))
 
 
 @select.transpose
@@ -144,38 +139,28 @@ def _shared(t: Value, x: Value, y: Value) -> Value:
     return select(ge(x, y), t * share, like(t, 0))
 
 
-def _same_fold(x: Value, y: Value) -> Value | None:
-    return x if x is y else None
+def _extreme(name: str, reference: np.ufunc, doc: str, jvp: list[Any], expect: list[float]) -> Op:
+    made = pointwise(
+        name,
+        reference,
+        name,
+        doc=f"{doc}; NaN if one is. A tie shares its tangent equally.",
+        operands=("x", "y"),
+        kinds=ORDERED,
+        jvp=jvp,
+        samples=[
+            dict(args=((2, 3), (2, 3))),
+            dict(args=([1.0, 2.0, np.nan], [3.0, -5.0, 1.0]), expect=expect),
+        ],
+    )
+    made.fold(lambda x, y: x if x is y else None)
+    return made
 
 
-max = pointwise(
-    "max",
-    np.maximum,
-    "max",
-    doc="The greater of two numbers; NaN if one is. A tie shares its tangent equally.",
-    operands=("x", "y"),
-    kinds=ORDERED,
-    jvp=[lambda t, out, x, y: _shared(t, x, y), lambda t, out, x, y: _shared(t, y, x)],
-    samples=[
-        dict(args=((2, 3), (2, 3))),
-        dict(args=([1.0, 2.0, np.nan], [3.0, -5.0, 1.0]), expect=[3.0, 2.0, np.nan]),
-    ],
-)
-max.fold(_same_fold)
-min = pointwise(
-    "min",
-    np.minimum,
-    "min",
-    doc="The less of two numbers; NaN if one is. A tie shares its tangent equally.",
-    operands=("x", "y"),
-    kinds=ORDERED,
-    jvp=[lambda t, out, x, y: _shared(t, y, x), lambda t, out, x, y: _shared(t, x, y)],
-    samples=[
-        dict(args=((2, 3), (2, 3))),
-        dict(args=([1.0, 2.0, np.nan], [3.0, -5.0, 1.0]), expect=[1.0, -5.0, np.nan]),
-    ],
-)
-min.fold(_same_fold)
+_GREATER = [lambda t, out, x, y: _shared(t, x, y), lambda t, out, x, y: _shared(t, y, x)]
+_LESS = [lambda t, out, x, y: _shared(t, y, x), lambda t, out, x, y: _shared(t, x, y)]
+max = _extreme("max", np.maximum, "The greater of two numbers", _GREATER, [3.0, 2.0, np.nan])
+min = _extreme("min", np.minimum, "The less of two numbers", _LESS, [1.0, -5.0, np.nan])
 
 
 @define
@@ -358,27 +343,28 @@ def _clz_reference(x: np.ndarray) -> np.ndarray:
     return np.sum([(bits >> bits.dtype.type(i)) == 0 for i in range(width)], axis=0)
 
 
-population_count = pointwise(
+def _count(name: str, instruction: str, reference: Any, doc: str, expect: list[int]) -> Op:
+    return pointwise(
+        name,
+        reference,
+        instruction,
+        doc=doc,
+        kinds=("integer",),
+        nondifferentiable="integers have no derivative",
+        samples=[
+            dict(args=(COUNTS,)),
+            dict(args=(np.array([0, 5, -1], np.int32),), expect=expect),
+        ],
+    )
+
+
+population_count = _count(
     "population_count",
-    _population_count_reference,
     "popcount",
-    doc="The number of set bits.",
-    kinds=("integer",),
-    nondifferentiable="integers have no derivative",
-    samples=[
-        dict(args=(COUNTS,)),
-        dict(args=(np.array([0, 5, -1], np.int32),), expect=[0, 2, 32]),
-    ],
+    _population_count_reference,
+    "The number of set bits.",
+    [0, 2, 32],
 )
-clz = pointwise(
-    "clz",
-    _clz_reference,
-    "clz",
-    doc="The number of zero bits above the highest set bit.",
-    kinds=("integer",),
-    nondifferentiable="integers have no derivative",
-    samples=[
-        dict(args=(COUNTS,)),
-        dict(args=(np.array([0, 5, -1], np.int32),), expect=[32, 29, 0]),
-    ],
+clz = _count(
+    "clz", "clz", _clz_reference, "The number of zero bits above the highest set bit.", [32, 29, 0]
 )

@@ -214,24 +214,16 @@ def custom_pullback(
     return results.result_types
 
 
-@custom_pullback.reference
-def custom_pullback_reference(*operands, **attrs):
-    raise _no_forward()
-
-
-def _no_forward() -> GradientError:
-    return GradientError(
-        "a function with a custom_vjp rule has no forward-mode derivative",
-        fix="use reverse mode (rlx.grad, rlx.vjp), or give the function a custom_jvp rule",
-    )
-
-
 custom_pullback.rules.multiple = True
 
 
 @custom_pullback.expand
-def custom_pullback_expand(*operands, **attrs):
-    raise _no_forward()
+@custom_pullback.reference
+def custom_pullback_forward(*operands, **attrs):
+    raise GradientError(
+        "a function with a custom_vjp rule has no forward-mode derivative",
+        fix="use reverse mode (rlx.grad, rlx.vjp), or give the function a custom_jvp rule",
+    )
 
 
 @custom_pullback.transpose

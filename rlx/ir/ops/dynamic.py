@@ -103,8 +103,7 @@ dynamic_slice.body(Gather(_dynamic_slice_read))
 @dynamic_slice.jvp
 def dynamic_slice_jvp(primals: Sequence[Value], tangents: Sequence[Any], *, sizes: tuple) -> tuple:
     (x, *starts), (t, *_) = primals, tangents
-    pushed = None if t is None else dynamic_slice(t, *starts, sizes=sizes)
-    return dynamic_slice(x, *starts, sizes=sizes), pushed
+    return dynamic_slice(x, *starts, sizes=sizes), dynamic_slice(t, *starts, sizes=sizes)
 
 
 @dynamic_slice.transpose

@@ -23,11 +23,12 @@ from .reduce import reduce_sum
 INDEX = as_dtype("int32")
 
 
-def _unbound(axis_name: str) -> ArgumentError:
-    return ArgumentError(
-        f"there is no batch named {axis_name!r} around this",
-        fix=f"call the function under rlx.vmap(f, axis_name={axis_name!r})",
-    )
+def _check_alone(axis_name: str, size: int) -> None:
+    if size != 1:
+        raise ArgumentError(
+            f"there is no batch named {axis_name!r} around this",
+            fix=f"call the function under rlx.vmap(f, axis_name={axis_name!r})",
+        )
 
 
 @define
@@ -38,15 +39,13 @@ def all_gather(x: Type, *, axis_name: str, size: int) -> Type:
 
 @all_gather.reference
 def all_gather_reference(x: np.ndarray, *, axis_name: str, size: int) -> np.ndarray:
-    if size != 1:
-        raise _unbound(axis_name)
+    _check_alone(axis_name, size)
     return x[None]
 
 
 @all_gather.expand
 def all_gather_expand(x: Value, *, axis_name: str, size: int) -> Value:
-    if size != 1:
-        raise _unbound(axis_name)
+    _check_alone(axis_name, size)
     return reshape(x, shape=(1, *x.shape))
 
 
@@ -88,15 +87,13 @@ def axis_index(*, axis_name: str, size: int) -> Type:
 
 @axis_index.reference
 def axis_index_reference(*, axis_name: str, size: int) -> np.ndarray:
-    if size != 1:
-        raise _unbound(axis_name)
+    _check_alone(axis_name, size)
     return np.zeros((), INDEX)
 
 
 @axis_index.expand
 def axis_index_expand(*, axis_name: str, size: int) -> Value:
-    if size != 1:
-        raise _unbound(axis_name)
+    _check_alone(axis_name, size)
     return full(shape=(), value=0, dtype=INDEX)
 
 

@@ -87,27 +87,17 @@ pad.body(Move(_pad_read))
 def pad_transpose(
     ct: Value, x: Any, value: Any, *, low: tuple, high: tuple, interior: tuple
 ) -> list[Any]:
-    part = _unpadded(ct, x, low, high, interior)
+    none = (0,) * ct.rank
+    undo = {"low": tuple(-n for n in low), "high": tuple(-n for n in high), "interior": none}
+    part = pad(ct, scalar_like(ct, 0), **undo)
+    if any(interior):
+        part = slice(part, start=none, stop=part.shape, step=tuple(k + 1 for k in interior))
     total = None
     if is_linear(value):
         every = tuple(range(ct.rank))
         inside = OPS["reduce_sum"](part, axes=every)
         total = OPS["reduce_sum"](ct, axes=every) - inside
     return [part if is_linear(x) else None, total]
-
-
-def _unpadded(ct: Value, x: Any, low: tuple, high: tuple, interior: tuple) -> Value:
-    """The elements of a padded array at the places of those of x, 0 if cut off."""
-    none = (0,) * ct.rank
-    undo = pad(
-        ct,
-        scalar_like(ct, 0),
-        low=tuple(-n for n in low),
-        high=tuple(-n for n in high),
-        interior=none,
-    )
-    step = tuple(k + 1 for k in interior)
-    return slice(undo, start=none, stop=undo.shape, step=step) if any(interior) else undo
 
 
 @pad.batch

@@ -113,13 +113,7 @@ def _within(word: Value, exponent: int, kept: int, mantissa: int) -> Value:
     return select(le(size, like(word, least)), sign, word)
 
 
-@reduce_precision.transpose
-def reduce_precision_transpose(
-    ct: Value, x: Value, *, exponent_bits: int, mantissa_bits: int
-) -> list[Value]:
-    return [reduce_precision(ct, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)]
-
-
+reduce_precision.transpose(lambda ct, x, **attrs: [reduce_precision(ct, **attrs)])
 reduce_precision.batch(ALIGNED)
 reduce_precision.samples(Type(as_dtype("float32"), (2, 3)), exponent_bits=8, mantissa_bits=7)
 reduce_precision.samples(

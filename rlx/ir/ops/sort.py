@@ -181,10 +181,10 @@ top_k.body(TopK())
 
 
 @top_k.jvp
-def top_k_jvp(primals: Sequence[Value], tangents: Sequence[Value | None], *, k: int) -> tuple:
+def top_k_jvp(primals: Sequence[Value], tangents: Sequence[Value], *, k: int) -> tuple:
     out, places = top_k(primals[0], k=k)
     (t,) = tangents
-    return (out, places), (None if t is None else take_along(t, places, t.rank - 1), None)
+    return (out, places), (take_along(t, places, t.rank - 1), None)
 
 
 top_k.batch(ALIGNED)

@@ -145,13 +145,7 @@ def windows_reference(
 
 
 def _windows_read(
-    index: Sequence[Any],
-    types: Sequence[Type],
-    *,
-    axis: int,
-    size: int,
-    stride: int,
-    dilation: int,
+    index: Sequence[Any], types: Any, *, axis: int, stride: int, dilation: int, **size: int
 ) -> Read:
     place = index[axis] * stride + index[-1] * dilation
     return Read(0, (*index[:axis], place, *index[axis + 1 : -1]))

@@ -150,15 +150,13 @@ def _eliminated(m: int, n: int) -> float:
 
 
 @lu.jvp
-def lu_jvp(primals: Sequence[Value], tangents: Sequence[Value | None]) -> tuple:
+def lu_jvp(primals: Sequence[Value], tangents: Sequence[Value]) -> tuple:
     """From P x = L U: with N = L⁻¹ P dx U⁻¹, dL = L lower(N) and dU = upper(N) U.
 
     The lesser factor of a matrix that is not square is filled up with ones on the diagonal.
     """
     (x,), (t,) = primals, tangents
     both, pivots, order = lu(x)
-    if t is None:
-        return (both, pivots, order), (None, None, None)
     lower = _lower_factor(both)
     inner = triangular_solve(lower, taken_rows(t, order), unit_diagonal=True)
     upper = _upper_factor(both)
@@ -257,13 +255,9 @@ qr.library_work(
 
 
 @qr.jvp
-def qr_jvp(
-    primals: Sequence[Value], tangents: Sequence[Value | None], *, full_matrices: bool
-) -> tuple:
+def qr_jvp(primals: Sequence[Value], tangents: Sequence[Value], *, full_matrices: bool) -> tuple:
     (x,), (t,) = primals, tangents
     q, r = qr(x, full_matrices=full_matrices)
-    if t is None:
-        return (q, r), (None, None)
     m, n = sizes(x)
     if m == n:
         return (q, r), _push_tall(q, r, t)
@@ -356,12 +350,10 @@ slogdet.library_work("direct", operations(lambda m, n, _: 2 * n**3 / 3))
 
 
 @slogdet.jvp
-def slogdet_jvp(primals: Sequence[Value], tangents: Sequence[Value | None]) -> tuple:
+def slogdet_jvp(primals: Sequence[Value], tangents: Sequence[Value]) -> tuple:
     """The tangent of log det is the trace of x⁻¹ dx; its imaginary part turns the sign."""
     (x,), (t,) = primals, tangents
     sign, size = slogdet(x)
-    if t is None:
-        return (sign, size), (None, None)
     moved = _trace(linear_solve(x, t))
     grown = real_part(moved)
     turned = mul(sub(moved, narrowed(grown, x.dtype)), sign) if is_complex(x.dtype) else None

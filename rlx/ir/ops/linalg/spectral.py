@@ -79,13 +79,11 @@ eigh.library_work(
 
 @eigh.jvp
 def eigh_jvp(
-    primals: Sequence[Value], tangents: Sequence[Value | None], *, compute_vectors: bool
+    primals: Sequence[Value], tangents: Sequence[Value], *, compute_vectors: bool
 ) -> tuple:
     """With C = Vᴴ dx V: dw is its diagonal and dV = V (C / (w_j - w_i)), without its diagonal."""
     (x,), (t,) = primals, tangents
     values, vectors = eigh(x)
-    if t is None:
-        return ((values, vectors), (None, None)) if compute_vectors else ((values,), (None,))
     inner = product(product(adjoint(vectors), hermitian(t)), vectors)
     moved = diagonal_of(real_part(inner))
     if not compute_vectors:
@@ -145,13 +143,11 @@ eig.library_work(
 
 
 @eig.jvp
-def eig_jvp(
-    primals: Sequence[Value], tangents: Sequence[Value | None], *, compute_vectors: bool
-) -> tuple:
+def eig_jvp(primals: Sequence[Value], tangents: Sequence[Value], *, compute_vectors: bool) -> tuple:
     """With C = V⁻¹ dx V: dw is its diagonal and dV = V (C / (w_j - w_i)), kept to unit length."""
     (x,), (t,) = primals, tangents
     values, vectors = eig(x)
-    if t is None or x.shape[-1] == 0:
+    if x.shape[-1] == 0:
         return ((values, vectors), (None, None)) if compute_vectors else ((values,), (None,))
     inner = product(linear_solve(vectors, narrowed(t, vectors.dtype)), vectors)
     moved = diagonal_of(inner)
@@ -231,7 +227,7 @@ svd.library_work(
 @svd.jvp
 def svd_jvp(
     primals: Sequence[Value],
-    tangents: Sequence[Value | None],
+    tangents: Sequence[Value],
     *,
     full_matrices: bool,
     compute_uv: bool,
@@ -239,9 +235,6 @@ def svd_jvp(
     """With C = Uᴴ dx V the tangent of s is the diagonal of C; U and V follow as eigenvectors."""
     (x,), (t,) = primals, tangents
     m, n = x.shape[-2:]
-    if t is None:
-        out = svd(x, full_matrices=full_matrices, compute_uv=compute_uv)
-        return out, [None] * len(out)
     if compute_uv and full_matrices and m != n:
         raise GradientError(
             f"svd: the vectors that `full_matrices` adds to {x.type} are not unique",
