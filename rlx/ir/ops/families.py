@@ -103,12 +103,14 @@ def pointwise(
     if nondifferentiable is not None:
         made.nondifferentiable(nondifferentiable)
     made.batch(ALIGNED)
-    for sample in samples:
-        sample = dict(sample)
-        made.samples(*sample.pop("args"), **sample)
-    if not samples:
-        made.samples(*[(2, 3)] * len(operands))
+    attach_samples(made, samples or [dict(args=[(2, 3)] * len(operands))])
     return made
+
+
+def attach_samples(op: Op, samples: Sequence[dict[str, Any]]) -> None:
+    """Attach samples, each as the keywords of `Op.samples` with the positional ones in "args"."""
+    for sample in samples:
+        op.samples(*sample["args"], **{name: x for name, x in sample.items() if name != "args"})
 
 
 def linear_in_each(*rules: Callable[..., Any]) -> Callable[..., list[Any]]:

@@ -163,8 +163,11 @@ class Steps:
         return found
 
 
-def stored(step: Kernel | RowGroup | Contraction) -> Iterator[Store]:
+def stored(step: Kernel | RowGroup | Contraction | Scatter) -> Iterator[Store]:
     """Every store of a step."""
+    if isinstance(step, Scatter):
+        yield Store(step.buffer, step.index, step.expr)
+        return
     for part in step.kernels if isinstance(step, RowGroup) else (step,):
         yield from part.stores
 

@@ -75,8 +75,7 @@ class Writer:
         roots = tuple(roots)
         self.uses.update(roots)
         for expr in walk(*roots):
-            self.uses.update(expr.operands)
-            self.uses.update(e for index in expr.indices for e in index.loads)
+            self.uses.update(expr.parts)
 
     def variable(self, variable: Variable) -> str:
         """The name of a loop variable: letters in the order they are met."""
@@ -148,7 +147,7 @@ class Writer:
     def inline(self, expr: Expr) -> str:
         """An expression as text in one piece."""
         if isinstance(expr, Const):
-            return number_text(expr.number)
+            return str(expr.number)
         if isinstance(expr, IndexValue):
             return f"{SHORT[expr.dtype.name]}({self.index(expr.index)})"
         if isinstance(expr, Load):
@@ -188,11 +187,6 @@ def _is_wrapped(text: str) -> bool:
         if depth == 0:
             return place == len(text) - 1
     return False
-
-
-def number_text(number: object) -> str:
-    """A number as text that reads back as the same number."""
-    return str(number)
 
 
 def index_text(index: Index) -> str:

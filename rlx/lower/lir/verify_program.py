@@ -148,7 +148,7 @@ def _expr_problems(root: Expr, loops: Sequence[Variable]) -> Iterator[str]:
         if isinstance(expr, Guard):
             stack.append(expr.outside)
             continue
-        stack += [*expr.operands, *(e for index in expr.indices for e in index.loads)]
+        stack += expr.parts
         yield from _own_problems(expr)
 
 

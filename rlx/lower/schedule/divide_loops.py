@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ...ir.dims import Size
 from ...ir.record import field, record, replace
 from ..cost import work
-from ..lir.access import reads, rebind, writes
+from ..lir.access import reads, rebind, stored, writes
 from ..lir.expr import Load, walk
 from ..lir.index import Index, Loaded, Variable, as_index, is_long, is_within
 from ..lir.program import (
@@ -19,7 +19,6 @@ from ..lir.program import (
     RepeatStep,
     Scatter,
     Step,
-    Store,
     nested_programs,
 )
 
@@ -149,21 +148,16 @@ class _Divider:
                 return False
         if divided & (whole | self.whole) or whole & self.divided:
             return False
-        if not divided.issuperset(store.buffer for store in _stores(step)):
+        if not divided.issuperset(store.buffer for store in stored(step)):
             return False
         self.divided |= divided
         self.whole |= whole
         return True
 
 
-def _stores(step: Part) -> tuple[Store, ...]:
-    is_scatter = isinstance(step, Scatter)
-    return (Store(step.buffer, step.index, step.expr),) if is_scatter else step.stores
-
-
 def _places(step: Part) -> Iterator[tuple[Buffer | None, Index]]:
     """Every index of a step, with the buffer that it loads from or stores to."""
-    stores = _stores(step)
+    stores = list(stored(step))
     roots = [e for s in stores for e in (s.expr, *s.index.loads)]
     if isinstance(step, Contraction):
         roots += [step.lhs, step.rhs]

@@ -122,7 +122,7 @@ class _Fuser:
         body = node.op.rules.body
         if not isinstance(body, Contract) or node in self.fusion.library:
             return
-        if not has_static_columns(node, body):
+        if not has_static_columns(node):
             return
         total = node.result
         sites = self.sites[total]
@@ -337,11 +337,10 @@ def cost_of(body: object, value: Value) -> float:
     return 2.0 if isinstance(body, Gather) else 0.0
 
 
-def has_static_columns(node: Node, body: Contract) -> bool:
+def has_static_columns(node: Node) -> bool:
     """Whether all sizes of a contraction but rows and batches are static."""
-    rhs = node.args[1]
-    contracted, batch = body.axes([a.type for a in node.args], **node.attrs)
-    inner = [n for i, n in enumerate(rhs.shape) if i not in batch[1] or i in contracted[1]]
+    contracted, batch = axes_of(node)
+    inner = [n for i, n in enumerate(node.args[1].shape) if i not in batch[1] or i in contracted[1]]
     return all(isinstance(n, int) for n in inner)
 
 

@@ -127,8 +127,8 @@ def _is_joint(outer: Variable, inner: Variable, table: Table, places: Sequence[I
     return all(p.stride_of(last) == p.stride_of(inner) * inner.extent for p in places)
 
 
-def merge_kernel_loops(kernel: Kernel, fixed: Sequence[Variable] = ()) -> Kernel:
-    """Merge the loops of a kernel and of its reductions, except those of `fixed`.
+def merge_kernel_loops(kernel: Kernel) -> Kernel:
+    """Loop coalescing: merge the loops of a kernel and of its reductions.
 
     before: `kernel i < 4, j < 5: b[i*5 + j] = a[i*5 + j]`; after: `kernel i < 20: b[i] = a[i]`.
     """

@@ -78,11 +78,7 @@ def _halved(
         pieces = _pieces([] if batch_invariant else _outer(step, found), found)
         if pieces is not None:
             part, total = _halves(step, found, *pieces, next(names))
-            memo: dict[Expr, Expr] = {found: total}
-            stores = tuple(
-                Store(s.buffer, s.index, substitute(s.expr, {}, memo=memo)) for s in step.stores
-            )
-            return part, Kernel(step.loops, stores, step.source)
+            return part, Kernel(step.loops, _replaced(step.stores, found, total), step.source)
     return None
 
 
@@ -119,9 +115,14 @@ def _row_in_pieces(step: Contraction, lines: int, name: str) -> list[Step]:
     parts = replace(step, batch=(piece,), depth=within, lhs=lhs, rhs=rhs, stores=(store,))
     each = load(buffer, one * width + column)
     total = reduce("add", (one,), const(step.dtype, 0), each)
-    memo: dict[Expr, Expr] = {accumulated(step.dtype): total}
-    stores = tuple(Store(s.buffer, s.index, substitute(s.expr, {}, memo=memo)) for s in step.stores)
+    stores = _replaced(step.stores, accumulated(step.dtype), total)
     return [parts, Kernel((step.column,), stores, step.source)]
+
+
+def _replaced(stores: Sequence[Store], old: Expr, new: Expr) -> tuple[Store, ...]:
+    """Stores with one expression in the place of another."""
+    memo = {old: new}
+    return tuple(Store(s.buffer, s.index, substitute(s.expr, {}, memo=memo)) for s in stores)
 
 
 def _plain_reductions(exprs: Iterable[Expr]) -> Iterator[Reduce]:

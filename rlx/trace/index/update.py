@@ -79,12 +79,7 @@ class Place:
     ) -> Any:
         """Read elements; mode "fill" gives NaN or `fill_value` outside of the array."""
         x, index = with_flags(self._array, self._index)
-        plan = read_index(
-            index,
-            x.shape,
-            checked=mode is None,
-            wraps=flag("at: wrap_negative_indices", wrap_negative_indices),
-        )
+        plan = _plan(index, x, mode, wrap_negative_indices)
         way = _mode(mode, READ_MODES)
         found = take_plan(x, plan, way)
         if way != "fill" or fill_value is None or not plan.has_arrays:
@@ -96,11 +91,7 @@ class Place:
     def set(self, values: Any, **options: Any) -> Any:
         """Replace elements by values."""
         made = None if options else changed(self._name, self._array, self._index, values)
-        return (
-            made
-            if made is not None
-            else self._update("set", values, lambda old, new: new, **options)
-        )
+        return self._update("set", values, lambda _, new: new, **options) if made is None else made
 
     def add(self, values: Any, **options: Any) -> Any:
         """Add values; repeated indices accumulate."""
@@ -170,17 +161,17 @@ class Place:
         chosen = masked(x, index, values, meaning, options)
         if chosen is not None:
             return chosen
-        plan = read_index(
-            index,
-            x.shape,
-            checked=mode is None,
-            wraps=flag("at: wrap_negative_indices", wrap_negative_indices),
-        )
+        plan = _plan(index, x, mode, wrap_negative_indices)
         if not plan.has_arrays:
             return _update_slice(x, plan, combine, values, meaning)
         if any(step != 1 for step in plan.step):
             return _by_number(x, plan, values, combine, way, unique_indices)
         return _scatter(x, plan, values, combine, way, unique_indices)
+
+
+def _plan(index: Any, x: Any, mode: str | None, wraps: Any) -> Plan:
+    wraps = flag("at: wrap_negative_indices", wraps)
+    return read_index(index, x.shape, checked=mode is None, wraps=wraps)
 
 
 def _mode(mode: str | None, table: dict[str, str]) -> str:

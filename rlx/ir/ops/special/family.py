@@ -19,7 +19,7 @@ from ..arithmetic import add, div, mul, neg, sub
 from ..compare import bit_and, lt, select
 from ..constant import full, like
 from ..convert import in_float32
-from ..families import check_kind, check_same
+from ..families import attach_samples, check_kind, check_same
 from ..loops import while_loop
 from ..reduce import reduce_or
 
@@ -49,9 +49,7 @@ def composite(
 
     made = Op(name, type_rule, doc, operands)
     attach(made, expansion, jvp, reference)
-    for sample in samples:
-        sample = dict(sample)
-        made.samples(*sample.pop("args"), **sample)
+    attach_samples(made, samples)
     return made
 
 
@@ -171,11 +169,10 @@ def taylor_times(p: Taylor, q: Taylor) -> Taylor:
     return [_total([mul(p[i], q[k - i]) for i in range(k + 1)]) for k in range(len(p))]
 
 
-def taylor_times_line(p: Taylor, start: Value, slope: Any) -> Taylor:
-    """The series times (start + slope * e)."""
-    below = [None, *(mul(x, slope) for x in p[:-1])]
-    products = [mul(x, start) for x in p]
-    return [x if b is None else add(x, b) for x, b in zip(products, below, strict=True)]
+def taylor_times_line(p: Taylor, start: Value) -> Taylor:
+    """The series times (start + e)."""
+    first, *others = (mul(x, start) for x in p)
+    return [first, *(add(x, below) for x, below in zip(others, p, strict=False))]
 
 
 def taylor_over_line(p: Taylor, start: Value) -> Taylor:

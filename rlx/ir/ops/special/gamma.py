@@ -272,14 +272,14 @@ def _zeta_positive(s: Value, q: Value, order: int) -> Taylor:
     inverse = like(q, 1) / far
     total = plus(total, taylor_over_line(_power(far, s - 1, order), s - 1))
     total = plus(total, scaled(power, like(q, 0.5)))
-    term = scaled(taylor_times_line(power, s, 1), inverse)
+    term = scaled(taylor_times_line(power, s), inverse)
     before = 1.0
     for k in range(12 if is_double(q) else 5):
         coefficient = BERNOULLI[k] / math.factorial(2 * k + 2)
         term = scaled(term, like(q, coefficient / before))
         total, before = plus(total, term), coefficient
         for j in (2 * k + 1, 2 * k + 2):
-            term = scaled(taylor_times_line(term, s + j, 1), inverse)
+            term = scaled(taylor_times_line(term, s + j), inverse)
     return total
 
 

@@ -47,7 +47,6 @@ from .gamma import (
     polygamma,
     stirling_rest,
 )
-from .gamma import stirling_rest as stirling
 
 FRACTION_STEPS, SERIES_STEPS = 10000, 10000
 
@@ -57,7 +56,7 @@ def _log_weight(a: Value, x: Value) -> Value:
     large = max(a, like(a, 10))
     deviance = deviance_of(x / large, (x - large) / large)
     by_deviance = neg(mul(large, deviance)) - mul(log(large), 0.5) - LOG_ROOT_TWO_PI
-    by_deviance = by_deviance - stirling(large)
+    by_deviance = by_deviance - stirling_rest(large)
     direct = mul(a, log(x)) - x - lgamma(a + 1)
     return select(ge(a, like(a, 10)), by_deviance, direct)
 
@@ -237,7 +236,7 @@ def _slope_parts(a: Value, x: Value, order: int) -> tuple[Value, Value]:
     safe_a, safe_x = (select(inside, v, like(v, 1)) for v in (a, x))
     lower = _lower(safe_a, safe_x, bit_and(inside, bit_not(use_upper)), order)
     upper = upper_fraction(safe_a, safe_x, bit_and(inside, use_upper), order)
-    upper = taylor_times_line(upper, safe_a, 1)
+    upper = taylor_times_line(upper, safe_a)
     both = [select(use_upper, neg(u), v) for u, v in zip(upper, lower, strict=True)]
     growth = taylor_exp(like(x, 1), _parameter_slopes(safe_a + 1, safe_x, order))
     slope = taylor_times(growth, both)[order]
