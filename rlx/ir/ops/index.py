@@ -16,6 +16,7 @@ from ..types import Size, Type, is_bool, is_integer
 from .constant import SCALAR, like
 from .movement import check_count, reshape
 from .window import (
+    SCATTER_WORDS,
     Axes,
     check_indices,
     check_mode,
@@ -95,7 +96,7 @@ def fill_number(dtype: np.dtype) -> SCALAR:
 def gather_reference(
     x: np.ndarray, indices: np.ndarray, *, mode: str, fill: SCALAR | None, **attrs: Any
 ) -> np.ndarray:
-    places, fits = _gather_places(x.shape, indices, **attrs)
+    places, fits = window_places(x.shape, indices, **attrs)
     read = np.broadcast_to(x[places], fits.shape)
     if mode != "fill":
         return read
@@ -109,48 +110,18 @@ def gather_parts(x: Parts, indices: Value, *, fill: SCALAR | None, **attrs: Any)
     return Parts(*(gather(x[i], indices, fill=fills[i], **attrs) for i in (0, 1)))
 
 
-def _gather_places(
-    shape: Sequence[int],
-    indices: np.ndarray,
-    *,
-    offset_axes: Axes,
-    collapsed_axes: Axes,
-    operand_batch_axes: Axes,
-    **attrs: Any,
-) -> Any:
-    return window_places(
-        shape,
-        indices,
-        window_axes=offset_axes,
-        gone_axes=collapsed_axes,
-        batch_axes=operand_batch_axes,
-        **attrs,
-    )
-
-
 def _gather_read(
     index: Sequence[Any],
     load: Callable[..., Any],
     types: Sequence[Type],
     *,
-    offset_axes: Axes,
-    collapsed_axes: Axes,
-    operand_batch_axes: Axes,
     mode: str,
     fill: SCALAR | None,
     **attrs: Any,
 ) -> Read:
-    places, guards = place_in_window(
-        index,
-        load,
-        types[0].shape,
-        window_axes=offset_axes,
-        gone_axes=collapsed_axes,
-        batch_axes=operand_batch_axes,
-        guarded=mode == "fill",
-        **attrs,
-    )
-    number = fill_number(types[0].dtype) if fill is None else fill
+    x, guarded = types[0], mode == "fill"
+    places, guards = place_in_window(index, load, x.shape, guarded=guarded, **attrs)
+    number = fill_number(x.dtype) if fill is None else fill
     return Read(0, places, guards, fill=number if guards else None)
 
 
@@ -166,33 +137,10 @@ gather.jvp([_gather_tangent, None])
 
 
 @gather.transpose
-def gather_transpose(
-    ct: Value,
-    x: Any,
-    indices: Value,
-    *,
-    offset_axes: Axes,
-    collapsed_axes: Axes,
-    operand_batch_axes: Axes,
-    indices_batch_axes: Axes,
-    start_axes: Axes,
-    sizes: tuple[int, ...],
-    mode: str,
-    fill: SCALAR | None,
-) -> list[Value | None]:
-    zeros = like(x, 0)
-    pulled = OPS["scatter_add"](
-        zeros,
-        indices,
-        ct,
-        window_axes=offset_axes,
-        inserted_axes=collapsed_axes,
-        operand_batch_axes=operand_batch_axes,
-        indices_batch_axes=indices_batch_axes,
-        scatter_axes=start_axes,
-        mode="drop" if mode == "fill" else mode,
-    )
-    return [pulled, None]
+def gather_transpose(ct: Value, x: Any, indices: Value, **attrs: Any) -> list[Value | None]:
+    axes = {theirs: attrs[ours] for ours, theirs in SCATTER_WORDS.items()}
+    mode = "drop" if attrs["mode"] == "fill" else attrs["mode"]
+    return [OPS["scatter_add"](like(x, 0), indices, ct, **axes, mode=mode), None]
 
 
 @gather.batch

@@ -77,18 +77,10 @@ def _reduction(
         check_kind(x, kinds)
         return _type_rule(x, **attrs)
 
-    def reference(
-        x: np.ndarray,
-        *,
-        window: Sequence[int],
-        strides: Sequence[int],
-        padding: Pads,
-        base_dilation: Sequence[int],
-        window_dilation: Sequence[int],
-    ) -> np.ndarray:
+    def reference(x: np.ndarray, **attrs: Any) -> np.ndarray:
         x = widened(x)
-        steps = (window, strides, base_dilation, window_dilation)
-        many = windows_of_padded(x, empty_result(how, x.dtype), padding, *steps)
+        steps = [attrs[name] for name in ("window", "strides", "base_dilation", "window_dilation")]
+        many = windows_of_padded(x, empty_result(how, x.dtype), attrs["padding"], *steps)
         return ufunc.reduce(many, axis=tuple(range(x.ndim, many.ndim)), dtype=x.dtype)
 
     def reduce_window_expand(x: Value, **attrs: Any) -> Value:
@@ -134,24 +126,15 @@ def _with_kept_axis(attrs: dict[str, Any]) -> dict[str, Any]:
     return {name: (*kept[name], *numbers) for name, numbers in attrs.items()}
 
 
-def _seen(
-    x: Value,
-    number: Any,
-    *,
-    window: Sequence[int],
-    strides: Sequence[int],
-    padding: Pads,
-    base_dilation: Sequence[int],
-    window_dilation: Sequence[int],
-) -> tuple[Value, list[int]]:
+def _seen(x: Value, number: Any, **attrs: Any) -> tuple[Value, list[int]]:
     """What the windows see, and the axes along which they see several elements.
 
     The elements of a window come last.
     """
-    wide = padded(x, padding, base_dilation, number)
-    axes = [i for i in range(x.rank) if window[i] != 1 or strides[i] != 1]
-    picked = [[numbers[i] for i in axes] for numbers in (window, strides, window_dilation)]
-    return all_windows(wide, axes, *picked), axes
+    wide = padded(x, attrs["padding"], attrs["base_dilation"], number)
+    steps = attrs["window"], attrs["strides"], attrs["window_dilation"]
+    axes = [i for i in range(x.rank) if attrs["window"][i] != 1 or attrs["strides"][i] != 1]
+    return all_windows(wide, axes, *([numbers[i] for i in axes] for numbers in steps)), axes
 
 
 # -- sums and products ----------------------------------------------------------------------------
@@ -167,30 +150,16 @@ reduce_window_sum = _reduction(
 
 
 @reduce_window_sum.transpose
-def reduce_window_sum_transpose(
-    ct: Value,
-    x: Any,
-    *,
-    window: Sequence[int],
-    strides: Sequence[int],
-    padding: Pads,
-    base_dilation: Sequence[int],
-    window_dilation: Sequence[int],
-) -> list[Value]:
+def reduce_window_sum_transpose(ct: Value, x: Any, **attrs: Any) -> list[Value]:
     """Windows of the cotangents: what was a stride is a base dilation."""
     if 0 in (*x.shape, *ct.shape):
         return [like(x, 0)]
-    steps = zip(base_dilation, strides, window_dilation, strict=True)
-    lines = zip(x.shape, window, ct.shape, padding, steps, strict=True)
-    back = reduce_window_sum(
-        ct,
-        window=window,
-        strides=base_dilation,
-        padding=[pads_of_transpose(*line) for line in lines],
-        base_dilation=strides,
-        window_dilation=window_dilation,
-    )
-    return [back]
+    base, strides, window = attrs["base_dilation"], attrs["strides"], attrs["window"]
+    steps = zip(base, strides, attrs["window_dilation"], strict=True)
+    lines = zip(x.shape, window, ct.shape, attrs["padding"], steps, strict=True)
+    turned = {"strides": base, "base_dilation": strides}
+    padding = [pads_of_transpose(*line) for line in lines]
+    return [reduce_window_sum(ct, **{**attrs, **turned, "padding": padding})]
 
 
 reduce_window_sum.samples(

@@ -24,6 +24,7 @@ from .families import NUMBERS, ORDERED, check_dtypes, check_kind
 from .index import gather
 from .movement import reshape
 from .window import (
+    SCATTER_WORDS,
     Axes,
     check_indices,
     check_mode,
@@ -79,24 +80,17 @@ def _window_sizes(x: Any, updates: Any, attrs: dict[str, Any]) -> tuple[int, ...
     return tuple(1 if i in gone else next(window) for i in range(len(x.shape)))
 
 
-def _geometry(x: Any, updates: Any, attrs: dict[str, Any]) -> dict[str, Any]:
-    """The attributes in the words of `window.py`."""
-    return {
-        "window_axes": attrs["window_axes"],
-        "gone_axes": attrs["inserted_axes"],
-        "batch_axes": attrs["operand_batch_axes"],
-        "indices_batch_axes": attrs["indices_batch_axes"],
-        "start_axes": attrs["scatter_axes"],
-        "sizes": _window_sizes(x, updates, attrs),
-    }
+def _as_gather(x: Any, updates: Any, attrs: dict[str, Any]) -> dict[str, Any]:
+    """The windows in the words of gather."""
+    axes = {ours: attrs[theirs] for ours, theirs in SCATTER_WORDS.items()}
+    return {**axes, "sizes": _window_sizes(x, updates, attrs)}
 
 
 def _reference(combine: Callable[..., None], sums: bool) -> Callable[..., np.ndarray]:
     def windows_reference(
         x: np.ndarray, indices: np.ndarray, updates: np.ndarray, **attrs: Any
     ) -> np.ndarray:
-        geometry = _geometry(x, updates, attrs)
-        places, fits = window_places(x.shape, indices, **geometry)
+        places, fits = window_places(x.shape, indices, **_as_gather(x, updates, attrs))
         kept = np.ones(updates.shape, bool) if attrs["mode"] == "clip" else fits
         result = widened(x).copy() if sums else x.copy()
         at = tuple(np.broadcast_to(place, updates.shape)[kept] for place in places)
@@ -110,10 +104,8 @@ def _place(
     index: Sequence[Any], load: Callable[..., Any], types: Sequence[Type], **attrs: Any
 ) -> Read:
     x, _, updates = types
-    geometry = _geometry(x, updates, attrs)
-    places, guards = place_in_window(
-        index, load, x.shape, **geometry, guarded=attrs["mode"] != "clip"
-    )
+    guarded, windows = attrs["mode"] != "clip", _as_gather(x, updates, attrs)
+    places, guards = place_in_window(index, load, x.shape, guarded=guarded, **windows)
     return Read(0, places, guards)
 
 
@@ -224,18 +216,8 @@ _ANY = ("bool", *NUMBERS)
 
 def _read_back(x: Value, indices: Value, updates: Value, attrs: dict[str, Any]) -> Value:
     """What stands in x where each update goes; 0 for one of mode "drop" that lies outside."""
-    return gather(
-        x,
-        indices,
-        offset_axes=attrs["window_axes"],
-        collapsed_axes=attrs["inserted_axes"],
-        operand_batch_axes=attrs["operand_batch_axes"],
-        indices_batch_axes=attrs["indices_batch_axes"],
-        start_axes=attrs["scatter_axes"],
-        sizes=_window_sizes(x, updates, attrs),
-        mode="fill" if attrs["mode"] == "drop" else attrs["mode"],
-        fill=0,
-    )
+    mode = "fill" if attrs["mode"] == "drop" else attrs["mode"]
+    return gather(x, indices, **_as_gather(x, updates, attrs), mode=mode, fill=0)
 
 
 def _set(x: np.ndarray, at: Any, updates: np.ndarray) -> None:

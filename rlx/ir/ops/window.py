@@ -1,4 +1,4 @@
-"""Windows at computed places: what gather and scatter say in the same words."""
+"""Windows at computed places: what gather and scatter have in common."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ from ..types import Type
 from .families import check_integers
 
 Axes = tuple[int, ...]
+# the axes of gather, in whose words windows are described here, and what scatter calls them
+SCATTER_WORDS = {
+    "offset_axes": "window_axes",
+    "collapsed_axes": "inserted_axes",
+    "operand_batch_axes": "operand_batch_axes",
+    "indices_batch_axes": "indices_batch_axes",
+    "start_axes": "scatter_axes",
+}
 
 
 def check_indices(indices: Type, start_axes: Axes) -> None:
@@ -76,9 +84,9 @@ def window_places(
     shape: Sequence[int],
     indices: np.ndarray,
     *,
-    window_axes: Axes,
-    gone_axes: Axes,
-    batch_axes: Axes,
+    offset_axes: Axes,
+    collapsed_axes: Axes,
+    operand_batch_axes: Axes,
     indices_batch_axes: Axes,
     start_axes: Axes,
     sizes: Sequence[int],
@@ -86,11 +94,11 @@ def window_places(
     """The place of each window element in an array, and whether its window fits.
 
     The places are given by axis. Starts are clamped. All arrays broadcast to the shape that has the
-    window's axes at `window_axes` and those of the index vectors at the others.
+    window's axes at `offset_axes` and those of the index vectors at the others.
     """
-    points, window = indices.shape[:-1], iter(window_axes)
-    rank = len(window_axes) + len(points)
-    point_axes = [i for i in range(rank) if i not in window_axes]
+    points, window = indices.shape[:-1], iter(offset_axes)
+    rank = len(offset_axes) + len(points)
+    point_axes = [i for i in range(rank) if i not in offset_axes]
     whole = dict(zip(point_axes, points, strict=True))
 
     def along(line: np.ndarray, axes: Sequence[int]) -> np.ndarray:
@@ -98,12 +106,12 @@ def window_places(
 
     fits, places = np.ones((1,) * rank, bool), []
     for axis, (length, size) in enumerate(zip(shape, sizes, strict=True)):
-        if axis in batch_axes:
-            place = point_axes[indices_batch_axes[batch_axes.index(axis)]]
+        if axis in operand_batch_axes:
+            place = point_axes[indices_batch_axes[operand_batch_axes.index(axis)]]
             places.append(along(np.arange(length), [place]))
             continue
         offset = along(np.array(0), [])
-        if axis not in gone_axes:
+        if axis not in collapsed_axes:
             place = next(window)
             offset, whole[place] = along(np.arange(size), [place]), size
         if axis in start_axes:
@@ -126,9 +134,9 @@ def place_in_window(
     load: Callable[..., Any],
     shape: Sequence[Any],
     *,
-    window_axes: Axes,
-    gone_axes: Axes,
-    batch_axes: Axes,
+    offset_axes: Axes,
+    collapsed_axes: Axes,
+    operand_batch_axes: Axes,
     indices_batch_axes: Axes,
     start_axes: Axes,
     sizes: Sequence[int],
@@ -139,14 +147,14 @@ def place_in_window(
     The place is that of `window_places`; operand 1 of the body holds the index vectors. Guarded
     starts go one step too far at most, else they are clamped.
     """
-    points = [k for i, k in enumerate(index) if i not in window_axes]
-    window = iter([index[i] for i in window_axes])
+    points = [k for i, k in enumerate(index) if i not in offset_axes]
+    window = iter([index[i] for i in offset_axes])
     places, guards = [], []
     for axis, (length, size) in enumerate(zip(shape, sizes, strict=True)):
-        if axis in batch_axes:
-            places.append(points[indices_batch_axes[batch_axes.index(axis)]])
+        if axis in operand_batch_axes:
+            places.append(points[indices_batch_axes[operand_batch_axes.index(axis)]])
             continue
-        offset = 0 if axis in gone_axes else next(window)
+        offset = 0 if axis in collapsed_axes else next(window)
         if axis in start_axes:
             last, beyond = length - size, int(guarded)
             place = (*points, start_axes.index(axis))

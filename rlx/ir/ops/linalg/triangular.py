@@ -125,16 +125,9 @@ def _solved_block(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _solve_small(
-    a: np.ndarray,
-    b: np.ndarray,
-    *,
-    left_side: bool,
-    lower: bool,
-    transpose_a: bool,
-    conjugate_a: bool,
-    unit_diagonal: bool,
+    a: np.ndarray, b: np.ndarray, *, left_side: bool, lower: bool, transpose_a: bool, **attrs: bool
 ) -> np.ndarray:
-    if unit_diagonal:
+    if attrs["unit_diagonal"]:
         a = a.copy()
         np.fill_diagonal(a, 1)
     if transpose_a == left_side:
@@ -157,27 +150,19 @@ def triangular_solve_jvp(
     x = triangular_solve(a, b, **attrs)
     parts = [] if db is None else [db]
     if da is not None:
-        moved = _read_part(da, **attrs)
+        moved = _read_part(da, attrs)
         moved = product(moved, x) if attrs["left_side"] else product(x, moved)
         parts.append(neg(moved))
     rest = parts[0] if len(parts) == 1 else parts[0] + parts[1]
     return x, triangular_solve(a, rest, **attrs)
 
 
-def _read_part(
-    da: Value,
-    *,
-    lower: bool,
-    transpose_a: bool,
-    conjugate_a: bool,
-    unit_diagonal: bool,
-    left_side: bool,
-) -> Value:
+def _read_part(da: Value, attrs: dict[str, bool]) -> Value:
     """How op(a) moves with a: what is not read of a does not count."""
-    k = 1 if unit_diagonal else 0
-    da = lower_part(da, -k) if lower else upper_part(da, k)
-    da = transposed(da) if transpose_a else da
-    return conjugated(da) if conjugate_a else da
+    k = 1 if attrs["unit_diagonal"] else 0
+    da = lower_part(da, -k) if attrs["lower"] else upper_part(da, k)
+    da = transposed(da) if attrs["transpose_a"] else da
+    return conjugated(da) if attrs["conjugate_a"] else da
 
 
 @triangular_solve.transpose
