@@ -108,7 +108,7 @@ def pointwise(
 
 
 def attach_samples(op: Op, samples: Sequence[dict[str, Any]]) -> None:
-    """Attach samples, each as the keywords of `Op.samples` with the positional ones in "args"."""
+    """Attach samples: keywords of `Op.samples`, the positional ones in "args"."""
     for sample in samples:
         op.samples(*sample["args"], **{name: x for name, x in sample.items() if name != "args"})
 
