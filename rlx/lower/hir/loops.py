@@ -54,9 +54,9 @@ def read_by(graph: Graph, results: Sequence[Value]) -> set[Value]:
 def frontier(
     graph: Graph, early: Sequence[Node], is_worth: Callable[[Value], bool]
 ) -> tuple[list[Value], set[Value]]:
-    """The results of early nodes that are worth to be kept for the others; and all these read.
+    """The results of early nodes that are worth keeping, and all that later ones read.
 
-    What is not worth it is computed again, from what the early nodes before it gave.
+    What is not worth keeping is computed again, from what the early nodes before it gave.
     """
     first = set(early)
     read = {a for node in graph.nodes if node not in first for a in node.args} | {*graph.results}

@@ -47,7 +47,7 @@ COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "is_finite"])
 
 
 def in_numpy(instruction: str, dtype: np.dtype, *arrays: np.ndarray) -> np.ndarray:
-    """Apply an instruction in NumPy: by the reference of the op that is this instruction."""
+    """Apply an instruction in NumPy: the reference of the op that it stands for."""
     op = OPS.instructions.get(instruction) or OPS[instruction]  # perhaps not loaded yet
     attrs = {"dtype": dtype} if "dtype" in op.attr_defaults else {}
     return op.rules.reference(*arrays, **attrs)

@@ -314,7 +314,7 @@ class Scheduler:
         self.steps.append(step)
 
     def stored(self, value: Value, node: Node, buffer: Buffer | None = None) -> Kernel:
-        """The kernel that computes a value into a buffer, which is its own if none is given."""
+        """The kernel that stores a value, in a buffer of its own if none is given."""
         loops, place = loops_of(value.shape)
         element = self.elements.at(value, place)
         store = Store(buffer or self.result_buffer(value), flatten(place, value.shape), element)
