@@ -46,7 +46,8 @@ def rule(*names: str, knows_keys: bool = False) -> Callable[[Rule], Rule]:
 def same(functions: dict[str, Any]) -> None:
     """Enter functions of a primitive's operands.
 
-    `(function, *names)` is one that takes parameters of these names after them.
+    `(function, *names)` is one that takes parameters of these names after them, and by keyword
+    those whose name ends in "=".
     """
     for name, entry in functions.items():
         fn, *names = entry if isinstance(entry, tuple) else (entry,)
@@ -54,7 +55,9 @@ def same(functions: dict[str, Any]) -> None:
 
 
 def _called(fn: Callable[..., Any], names: list[str], equation: Any, *operands: Any) -> Any:
-    return fn(*operands, *(equation.params[name] for name in names))
+    given = [equation.params[name] for name in names if not name.endswith("=")]
+    keywords = {name[:-1]: equation.params[name[:-1]] for name in names if name.endswith("=")}
+    return fn(*operands, *given, **keywords)
 
 
 # -- the walk -----------------------------------------------------------------------------------

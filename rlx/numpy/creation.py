@@ -23,7 +23,7 @@ from ..trace.promotion import FLOAT, broadcast_to, convert_exactly, result_dtype
 from ..trace.pytree import too_deep
 from ..trace.tensor import TracedTensor
 from .arithmetic import astype, sign
-from .elementwise import Tensor, add, divide, exp, log, multiply, refuse_out
+from .elementwise import Tensor, add, divide, exp, log, multiply, named, refuse_out
 from .logic import where
 from .manipulation import expand_dims, moveaxis, stack
 
@@ -362,26 +362,21 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     return astype(_band(None, shape, k, "le"), FLOAT if dtype is None else dtype)
 
 
-def tril(m: Tensor, k: int = 0) -> Any:
-    """The lower triangle: elements above diagonal `k` set to zero."""
-    m = as_tensor(m)
-    _check_matrix("tril", m)
-    return where(_band(m, m.shape[-2:], k, "le"), m, np.zeros((), m.dtype))
+def _triangle(name: str, compare: str, doc: str):
+    def function(m: Tensor, k: int = 0) -> Any:
+        m = as_tensor(m)
+        if m.ndim < 2:
+            raise ShapeError(
+                f"{name}: {m.type} is no matrix",
+                fix="give an array with two axes or more",
+            )
+        return where(_band(m, m.shape[-2:], k, compare), m, np.zeros((), m.dtype))
+
+    return named(function, name, doc)
 
 
-def triu(m: Tensor, k: int = 0) -> Any:
-    """The upper triangle: elements below diagonal `k` set to zero."""
-    m = as_tensor(m)
-    _check_matrix("triu", m)
-    return where(_band(m, m.shape[-2:], k, "ge"), m, np.zeros((), m.dtype))
-
-
-def _check_matrix(name: str, x: Any) -> None:
-    if x.ndim < 2:
-        raise ShapeError(
-            f"{name}: {x.type} is no matrix",
-            fix="give an array with two axes or more",
-        )
+tril = _triangle("tril", "le", "The lower triangle: elements above diagonal `k` set to zero.")
+triu = _triangle("triu", "ge", "The upper triangle: elements below diagonal `k` set to zero.")
 
 
 def diag(v: Tensor, k: int = 0) -> Any:

@@ -22,7 +22,7 @@ from ..trace.axes import integer, number, some_axes
 from ..trace.promotion import FLOAT, convert
 from .arithmetic import conj
 from .creation import arange, placed
-from .elementwise import Tensor, divide, multiply, sqrt
+from .elementwise import Tensor, divide, multiply, named, sqrt
 from .manipulation import moveaxis, roll
 
 Lengths = Sequence[int] | None
@@ -31,30 +31,61 @@ Norm = str | None
 AT_ONCE = 3  # so many axes the op transforms
 
 
-def fft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def _along_one(name: str, doc: str):
+    def function(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+        return _along_axis(name, name, a, n, axis, norm)
+
+    return named(function, name, doc)
+
+
+def _along_two(name: str, doc: str):
+    def function(
+        a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: Norm = None
+    ) -> Any:
+        if not isinstance(axes, Sequence) or len(axes) != 2:
+            raise ArgumentError(
+                f"{name}: the axes are {axes!r}, not two",
+                fix="give two axes, or use the function that ends in n",
+            )
+        return _transform(name, name.rstrip("2"), a, s, axes, norm)
+
+    return named(function, name, doc)
+
+
+def _along_several(name: str, doc: str):
+    def function(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
+        return _transform(name, name.rstrip("n"), a, s, axes, norm)
+
+    return named(function, name, doc)
+
+
+fft = _along_one(
+    "fft",
     """The discrete Fourier transform along an axis.
 
     `n` pads with zeros or truncates. `norm` is "backward" (the default), "ortho" or "forward".
 
     >>> fft([1.0, 2.0, 3.0, 4.0]).tolist()
     [(10+0j), (-2+2j), (-2+0j), (-2-2j)]
-    """
-    return _along_axis("fft", "fft", a, n, axis, norm)
-
-
-def ifft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
-    """The inverse of `fft`."""
-    return _along_axis("ifft", "ifft", a, n, axis, norm)
-
-
-def rfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
-    """The Fourier transform of real input: frequencies 0 to n // 2 only."""
-    return _along_axis("rfft", "rfft", a, n, axis, norm)
-
-
-def irfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
-    """The inverse of `rfft`: n real numbers, by default 2 * (size - 1)."""
-    return _along_axis("irfft", "irfft", a, n, axis, norm)
+    """,
+)
+ifft = _along_one("ifft", "The inverse of `fft`.")
+rfft = _along_one("rfft", "The Fourier transform of real input: frequencies 0 to n // 2 only.")
+irfft = _along_one("irfft", "The inverse of `rfft`: n real numbers, by default 2 * (size - 1).")
+fft2 = _along_two("fft2", "The Fourier transform along two axes.")
+ifft2 = _along_two("ifft2", "The inverse of `fft2`.")
+rfft2 = _along_two(
+    "rfft2", "The Fourier transform of real input along two axes, the last one halved."
+)
+irfft2 = _along_two("irfft2", "The inverse of `rfft2`.")
+fftn = _along_several(
+    "fftn", "The Fourier transform along several axes, by default all, or the last `len(s)`."
+)
+ifftn = _along_several("ifftn", "The inverse of `fftn`.")
+rfftn = _along_several(
+    "rfftn", "The Fourier transform of real input along several axes, the last one halved."
+)
+irfftn = _along_several("irfftn", "The inverse of `rfftn`.")
 
 
 def hfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
@@ -72,46 +103,6 @@ def ihfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) ->
     a = as_tensor(a)
     x = _along_axis("ihfft", "rfft", a, n, axis, norm)
     return divide(conj(x), a.shape[axis] if n is None else n)
-
-
-def fft2(a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
-    """The Fourier transform along two axes."""
-    return _along_two("fft2", "fft", a, s, axes, norm)
-
-
-def ifft2(a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
-    """The inverse of `fft2`."""
-    return _along_two("ifft2", "ifft", a, s, axes, norm)
-
-
-def rfft2(a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
-    """The Fourier transform of real input along two axes, the last one halved."""
-    return _along_two("rfft2", "rfft", a, s, axes, norm)
-
-
-def irfft2(a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
-    """The inverse of `rfft2`."""
-    return _along_two("irfft2", "irfft", a, s, axes, norm)
-
-
-def fftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
-    """The Fourier transform along several axes, by default all, or the last `len(s)`."""
-    return _transform("fftn", "fft", a, s, axes, norm)
-
-
-def ifftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
-    """The inverse of `fftn`."""
-    return _transform("ifftn", "ifft", a, s, axes, norm)
-
-
-def rfftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
-    """The Fourier transform of real input along several axes, the last one halved."""
-    return _transform("rfftn", "rfft", a, s, axes, norm)
-
-
-def irfftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
-    """The inverse of `rfftn`."""
-    return _transform("irfftn", "irfft", a, s, axes, norm)
 
 
 def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Memory | str | None = None) -> Any:
@@ -153,15 +144,6 @@ def ifftshift(x: Tensor, axes: int | Axes = None) -> Any:
 def _along_axis(name: str, kind: str, a: Any, n: Any, axis: Any, norm: Norm) -> Any:
     s = None if n is None else (n,)
     return _transform(name, kind, a, s, (integer(f"{name}: the axis", axis),), norm)
-
-
-def _along_two(name: str, kind: str, a: Any, s: Lengths, axes: Any, norm: Norm) -> Any:
-    if not isinstance(axes, Sequence) or len(axes) != 2:
-        raise ArgumentError(
-            f"{name}: the axes are {axes!r}, not two",
-            fix="give two axes, or use the function that ends in n",
-        )
-    return _transform(name, kind, a, s, axes, norm)
 
 
 def _transform(name: str, kind: str, a: Any, s: Any, axes: Axes, norm: Norm) -> Any:

@@ -400,9 +400,9 @@ def delete(
     *,
     assume_unique_indices: bool = False,
 ) -> Any:
-    """The array without the slices at indices.
+    """A copy without the slices at indices along an axis; None flattens first.
 
-    They must be known, unless none stands there twice: `assume_unique_indices`.
+    The indices must be known, unless `assume_unique_indices` promises that they are distinct.
     """
     arr, place = along("delete", arr, axis)
     size = arr.shape[place]

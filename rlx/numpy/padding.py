@@ -188,7 +188,7 @@ def _statistic_border(fn: Callable[..., Any], length: Any, rank: int) -> Callabl
 
 
 def resize(a: Tensor, new_shape: Any) -> Any:
-    """The elements repeated to fill a shape."""
+    """The elements repeated to fill a new shape."""
     a, shape = ravel(a), as_shape(new_shape)
     count = integer("resize: the number of elements", math.prod(shape))
     size = integer("resize: the size", a.shape[0])
@@ -199,9 +199,9 @@ def resize(a: Tensor, new_shape: Any) -> Any:
 
 
 def block(arrays: Any) -> Any:
-    """An array from nested lists of blocks.
+    """Assemble an array from nested lists of blocks.
 
-    The innermost lists join along the last axis.
+    The innermost lists are joined along the last axis, the next ones along the axis before it.
     """
     depth = _depth(arrays)
     rank = _rank(arrays)

@@ -208,8 +208,8 @@ def _descend(
     direction_of: Callable[[Any, Any], Any],
     learned: Callable[..., Any],
     most_trials: int,
-) -> State:
-    """Steps along directions from the curvature, which each step tells more of."""
+) -> OptimizeResults:
+    """Take steps along directions from the curvature, of which each step tells more."""
     value, gradient = slopes(x)
     before = value + rnp.linalg.norm(gradient) / 2
 
@@ -236,7 +236,9 @@ def _descend(
 
     zero = rnp.asarray(0)
     start = State(x, value, gradient, before, curvature, zero + 1, zero, is_small(gradient), zero)
-    return while_loop(lambda s: ~s.is_done & (s.status == 0), step, start)
+    s = while_loop(lambda s: ~s.is_done & (s.status == 0), step, start)
+    counts = s.calls, s.calls, s.steps
+    return OptimizeResults(s.x, s.is_done, s.status, s.value, s.gradient, s.curvature, *counts)
 
 
 def _status(
@@ -253,12 +255,6 @@ def _status(
     return rnp.where(found.is_done, status, 5 if is_limited else 3)
 
 
-def _results(s: State, hess_inv: Any) -> OptimizeResults:
-    return OptimizeResults(
-        s.x, s.is_done, s.status, s.value, s.gradient, hess_inv, s.calls, s.calls, s.steps
-    )
-
-
 def _bfgs(slopes: Callable[[Any], Any], x: Any, settings: Mapping[str, Any]) -> OptimizeResults:
     unit = rnp.eye(x.shape[0], dtype=x.dtype)
 
@@ -270,8 +266,7 @@ def _bfgs(slopes: Callable[[Any], Any], x: Any, settings: Mapping[str, Any]) -> 
         return rnp.where((product != 0) & rnp.isfinite(rho), better, inverse)
 
     trials = settings["line_search_maxiter"]
-    made = _descend(slopes, x, settings, unit, lambda h, g: -(h @ g), learned, trials)
-    return _results(made, made.curvature)
+    return _descend(slopes, x, settings, unit, lambda h, g: -(h @ g), learned, trials)
 
 
 def _limited(slopes: Callable[[Any], Any], x: Any, settings: Mapping[str, Any]) -> OptimizeResults:
@@ -302,4 +297,4 @@ def _limited(slopes: Callable[[Any], Any], x: Any, settings: Mapping[str, Any]) 
 
     history = (none, none, none[:, 0], rnp.ones((), x.dtype))
     made = _descend(slopes, x, settings, history, direction, learned, settings["maxls"])
-    return _results(made, None)
+    return made._replace(hess_inv=None)

@@ -26,25 +26,18 @@ same(
     {
         "add_any": lax.add,
         "and": lax.bitwise_and,
+        "bitcast_convert_type": (lax.bitcast_convert_type, "new_dtype"),
+        "convert_element_type": (lax.convert_element_type, "new_dtype"),
         "integer_pow": (lax.integer_pow, "y"),
         "not": lax.bitwise_not,
         "or": lax.bitwise_or,
         "reduce_precision": (lax.reduce_precision, "exponent_bits", "mantissa_bits"),
         "regularized_incomplete_beta": lax.betainc,
+        "round": (lax.round, "rounding_method"),
         "xor": lax.bitwise_xor,
         "zeros_like": rnp.zeros_like,
     }
 )
-
-
-@rule("round")
-def round_rule(equation: Any, x: Any) -> Any:
-    return lax.round(x, int(equation.params["rounding_method"]))
-
-
-@rule("convert_element_type", "bitcast_convert_type")
-def convert_rule(equation: Any, x: Any) -> Any:
-    return getattr(lax, equation.primitive.name)(x, np.dtype(equation.params["new_dtype"]))
 
 
 @rule("iota")

@@ -15,9 +15,19 @@ from ..replay import rule, same
 same(
     {
         "cholesky_update": lax.linalg.cholesky_update,
+        "eig": (
+            lax.linalg.eig,
+            *("compute_left_eigenvectors=", "compute_right_eigenvectors="),
+        ),
         "householder_product": lax.linalg.householder_product,
         "lu": lax.linalg.lu,
         "lu_pivots_to_permutation": (lax.linalg.lu_pivots_to_permutation, "permutation_size"),
+        "ormqr": (lax.linalg.ormqr, "left=", "transpose="),
+        "symmetric_product": (lax.linalg.symmetric_product, "alpha=", "beta="),
+        "triangular_solve": (
+            lax.linalg.triangular_solve,
+            *("left_side=", "lower=", "transpose_a=", "conjugate_a=", "unit_diagonal="),
+        ),
         "tridiagonal_solve": lax.linalg.tridiagonal_solve,
     }
 )
@@ -35,16 +45,6 @@ def _refuse(equation: Any, option: str) -> UnknownPrimitive:
 @rule("cholesky")
 def cholesky_rule(equation: Any, x: Any) -> Any:
     return lax.linalg.cholesky(x, symmetrize_input=False)
-
-
-@rule("eig")
-def eig_rule(equation: Any, x: Any) -> Any:
-    params = equation.params
-    return lax.linalg.eig(
-        x,
-        compute_left_eigenvectors=params["compute_left_eigenvectors"],
-        compute_right_eigenvectors=params["compute_right_eigenvectors"],
-    )
 
 
 @rule("eigh")
@@ -74,18 +74,6 @@ def svd_rule(equation: Any, x: Any) -> Any:
         return [lax.linalg.svd(x, compute_uv=False)]
     u, s, v = lax.linalg.svd(x, full_matrices=params["full_matrices"])
     return [s, u, v]
-
-
-@rule("symmetric_product")
-def symmetric_product_rule(equation: Any, a: Any, c: Any) -> Any:
-    params = equation.params
-    return lax.linalg.symmetric_product(a, c, alpha=params["alpha"], beta=params["beta"])
-
-
-@rule("triangular_solve")
-def triangular_solve_rule(equation: Any, a: Any, b: Any) -> Any:
-    names = ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
-    return lax.linalg.triangular_solve(a, b, **{name: equation.params[name] for name in names})
 
 
 @rule("geqrf")
@@ -118,12 +106,6 @@ def geqrf_rule(equation: Any, a: Any) -> tuple[Any, Any]:
 
     found, taus = scan(step, a, rnp.arange(count))
     return found, rnp.moveaxis(taus, 0, -1)
-
-
-@rule("ormqr")
-def ormqr_rule(equation: Any, a: Any, taus: Any, c: Any) -> Any:
-    params = equation.params
-    return lax.linalg.ormqr(a, taus, c, left=params["left"], transpose=params["transpose"])
 
 
 @rule("schur")

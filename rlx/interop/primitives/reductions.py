@@ -51,6 +51,7 @@ def place_rule(equation: Any, x: Any) -> Any:
 
 RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 same({name: (getattr(lax, name), "axis", "reverse") for name in RUNNING})
+same({"fft": (lax.fft, "fft_type", "fft_lengths"), "top_k": (lax.top_k, "k", "axis=")})
 
 
 @rule("reduce")
@@ -82,11 +83,6 @@ def of_numbers(closed: Any) -> Callable[..., list[Any]]:
 def sort_rule(equation: Any, *xs: Any) -> Any:
     params = equation.params
     return lax.sort(xs, params["dimension"], params["is_stable"], params["num_keys"])
-
-
-@rule("top_k")
-def top_k_rule(equation: Any, x: Any) -> Any:
-    return lax.top_k(x, equation.params["k"], axis=equation.params["axis"])
 
 
 @rule("approx_top_k")
@@ -204,8 +200,3 @@ def convolution_rule(equation: Any, x: Any, kernel: Any) -> Any:
         params["batch_group_count"],
         preferred_element_type=_result_dtype(params),
     )
-
-
-@rule("fft")
-def fft_rule(equation: Any, x: Any) -> Any:
-    return lax.fft(x, equation.params["fft_type"].name, equation.params["fft_lengths"])
