@@ -1,7 +1,4 @@
-"""Operands as `rlx.lax` takes them.
-
-Nothing is promoted, and only scalars change their rank.
-"""
+"""Operands as `rlx.lax` takes them: no promotion, and only scalars broadcast."""
 
 from __future__ import annotations
 
@@ -21,17 +18,17 @@ Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
 
 
 def strict(name: str, *operands: Any) -> list[Any]:
-    """Operands of one dtype, broadcast to one shape.
+    """Convert operands to one dtype and one shape, as `rlx.lax` requires it.
 
-    Python numbers take the dtype of the arrays. Scalars take any shape; other shapes must have one
-    rank. `name` is the function for errors.
+    Python numbers take the dtype of the arrays. Scalars broadcast to any shape; other shapes must
+    have the same rank. `name` is the function for errors.
     """
     given = [as_operand(x) for x in operands]
     return fit_operands(name, strict_dtype(name, given), *_of_one_rank(name, given))
 
 
 def strict_dtype(name: str, given: Sequence[Any]) -> np.dtype:
-    """The one dtype of all operands that do not come from Python numbers alone."""
+    """The common dtype of all operands but Python numbers; raise if they differ."""
     strong = [x for x in given if not is_weak(x)]
     if not strong:
         return result_dtype(*given)
@@ -79,12 +76,12 @@ def elementwise(op: str, name: str, *operands: Any) -> Any:
 
 
 def axes_of(name: str, axes: Any, rank: int) -> tuple[int, ...]:
-    """Axes counted from 0, from a sequence; `name` is the function for errors."""
+    """Nonnegative axes from a sequence of axes; `name` is the function for errors."""
     return some_axes(name, integers(f"{name}: axes", axes), rank)
 
 
 def sequence(what: str, items: Any) -> Sequence[Any]:
-    """What is given, if it is a list or a tuple; `what` it is is named in the error."""
+    """The given list or tuple; other objects raise an error that names `what` it is."""
     if not isinstance(items, Sequence) or isinstance(items, str):
         raise ArgumentError(
             f"{what}: {type(items).__name__} is no sequence",
@@ -94,7 +91,7 @@ def sequence(what: str, items: Any) -> Sequence[Any]:
 
 
 def scalar(name: str, x: Any) -> Any:
-    """The operand, if it has no axes; `name` is the function for the error."""
+    """The operand, checked to be a scalar; `name` is the function for the error."""
     x = as_operand(x)
     if operand_type(x).shape:
         raise ShapeError(f"{name}: the initial value is {operand_type(x)}", fix="give a scalar")
@@ -102,12 +99,12 @@ def scalar(name: str, x: Any) -> Any:
 
 
 def steps_of(what: str, steps: Any, count: int) -> tuple[int, ...]:
-    """So many integers from a sequence; ones if none are given."""
+    """A tuple of `count` integers, all 1 by default."""
     return (1,) * count if steps is None else integers(what, steps, count)
 
 
 def integers(what: str, numbers: Any, count: int | None = None) -> tuple[int, ...]:
-    """Python integers from a sequence; `what` they are is named in the error."""
+    """A tuple of Python integers from a sequence; the error names `what` they are."""
     if not isinstance(numbers, Sequence | np.ndarray | range) or isinstance(numbers, str):
         raise ArgumentError(
             f"{what} {numbers!r} is no sequence of integers",

@@ -62,7 +62,7 @@ def monoid_of(computation: Callable[[Any, Any], Any], dtype: np.dtype) -> Monoid
 
 
 def is_neutral(monoid: Monoid, number: Any, dtype: np.dtype) -> bool:
-    """Whether a known number changes nothing, combined with any other."""
+    """Whether a number is known to be the neutral element of an operation."""
     if not is_python_scalar(number) and not isinstance(number, Array | np.ndarray | np.generic):
         return False
     found = np.asarray(number).item()
@@ -257,7 +257,7 @@ PADDINGS = ("SAME", "VALID", "SAME_LOWER")
 
 
 def dilated_size(size: int, dilation: int) -> int:
-    """How many places `size` elements take that stand `dilation` places apart."""
+    """The extent of `size` elements at a distance of `dilation`."""
     return max((size - 1) * dilation + 1, 0)
 
 
@@ -308,7 +308,7 @@ def padtype_to_pads(
 def pads_of(
     name: str, shape: Sequence[int], window: Sequence[int], strides: Sequence[int], padding: Padding
 ) -> tuple[tuple[int, int], ...]:
-    """The (before, after) of each axis, by name or as they are given."""
+    """The (before, after) padding of each axis, from a name or pairs."""
     if isinstance(padding, str):
         return tuple(padtype_to_pads(shape, window, strides, padding))
     if not isinstance(padding, Sequence) or len(padding) != len(shape):

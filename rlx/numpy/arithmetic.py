@@ -93,7 +93,7 @@ def astype(x: Tensor, dtype: Any, *, copy: bool = True, device: Memory | str | N
 
 
 def strong(x: Any) -> Any:
-    """The same tensor with a dtype that no longer yields to others."""
+    """The same tensor with a dtype that is no longer weak in promotions."""
     return x if isinstance(x, Array) or not x.weak else type(x)(x.value)
 
 
@@ -310,7 +310,7 @@ pow = power
 
 
 def pointwise_power(x: Tensor, exponent: int) -> Any:
-    """X multiplied by itself so many times."""
+    """The power with a static integer exponent."""
     x = as_tensor(x)
     if exponent == 2:
         return pointwise("square", x)

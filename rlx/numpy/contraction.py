@@ -36,7 +36,7 @@ def contracted(
     batch: tuple[Axes, Axes] = ((), ()),
     dtype: Any = None,
 ) -> Any:
-    """The op; sums of bools ask whether a product is true."""
+    """The `dot_general` op; for bools whether any product is true."""
     if is_bool(x.dtype):
         x, y = convert(x, DTYPES["int32"]), convert(y, DTYPES["int32"])
         return not_equal(contracted(x, y, contract, batch), 0)

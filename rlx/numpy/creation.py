@@ -85,10 +85,7 @@ def asarray(
 
 
 def placed(x: Any, device: Memory | str | None) -> Any:
-    """The array on a device; `None` leaves it where it is.
-
-    A recorded tensor lives where the compiled function runs, which is there, then.
-    """
+    """The array on a device; None leaves it where it is."""
     return x if device is None else x.to(device)
 
 

@@ -144,7 +144,7 @@ def _lines(x: Any, axes: Sequence[int]) -> Any:
 
 
 def keep_axes_of(result: Any, shape: Sequence[Any], axes: Sequence[int]) -> Any:
-    """Put reduced axes back behind a first axis."""
+    """Restore reduced axes with size 1 behind a first axis."""
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
     return reshape(result, (result.shape[0], *kept))
 

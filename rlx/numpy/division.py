@@ -18,10 +18,7 @@ from .reductions import any
 
 
 def real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
-    """Promote and broadcast two operands.
-
-    Bools become integers; complex numbers are refused.
-    """
+    """Promote and broadcast two real operands; bools become int32."""
     dtype = result_dtype(as_operand(x), as_operand(y))
     if is_complex(dtype):
         raise DtypeError(
@@ -68,7 +65,7 @@ def fmod(x: Tensor, y: Tensor, /) -> Any:
 
 
 def divmod(x: Tensor, y: Tensor, /) -> tuple[Any, Any]:
-    """The quotient rounded down, and what is left."""
+    """The quotient rounded down and the remainder, as of Python's `divmod`."""
     given = y
     x, y = real_numbers("divmod", x, y)
     left, is_off = _left_over(x, _divisor(y, given))
@@ -102,7 +99,7 @@ def _remainder(left: Any, is_off: Any, y: Any) -> Any:
 
 
 def modf(x: Tensor, /, out: None = None) -> tuple[Any, Any]:
-    """The fraction and the whole part, both with the sign of x."""
+    """The fractional and integral parts, both with the sign of x."""
     refuse_out("modf", out)
     whole = pointwise("trunc", x, name="modf", inexact=True)
     return subtract(x, whole), whole

@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def named(function: Function, name: str, doc: str) -> Function:
-    """Give a function that was made by another one its own name and docstring."""
+    """Give a function made by a factory its name and docstring."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     return function

@@ -199,10 +199,7 @@ def choose(a: Tensor, choices: Sequence[Tensor], out: None = None, mode: str = "
 
 
 def known_array(name: str, x: Tensor, fix: str) -> np.ndarray:
-    """The elements as a NumPy array, or an error if they are not known.
-
-    The size of the result depends on them.
-    """
+    """The elements as a NumPy array; raise `ConcretizationError` if they are traced."""
     given = as_tensor(x)
     known = given.concrete if isinstance(given, TracedTensor) else given.host()
     if known is None:

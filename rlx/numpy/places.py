@@ -39,12 +39,12 @@ def integers(name: str, x: Tensor) -> Any:
 
 
 def mode_of(name: str, mode: str | None) -> str:
-    """What is done about indices outside; "fill" if nothing is said."""
+    """The mode for indices out of bounds, "fill" by default."""
     return choice(f"{name}: mode", mode, (None, *MODES)) or "fill"
 
 
 def from_start(indices: Any, size: Any, mode: str) -> Any:
-    """Indices counted from the start; outside ones as the mode says."""
+    """Nonnegative indices; those out of bounds are treated as the mode says."""
     indices = convert(indices, index_dtype(indices.dtype, size))
     if mode == "wrap":
         return remainder(indices, size)
@@ -56,7 +56,7 @@ def from_start(indices: Any, size: Any, mode: str) -> Any:
 
 
 def check_inside(name: str, indices: Tensor, size: Any, mode: str) -> None:
-    """Refuse known indices outside, if the mode is "raise"."""
+    """Raise `BoundsError` for known indices out of bounds, if the mode is "raise"."""
     choice(f"{name}: mode", mode, ("raise", "clip", "wrap"))
     given = as_tensor(indices)
     known = given.concrete if isinstance(given, TracedTensor) else given.host()

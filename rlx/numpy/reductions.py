@@ -25,12 +25,12 @@ HALVES = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 def keep_axes(x: Any, shape: Sequence[Any], axes: Sequence[int]) -> Any:
-    """Put back reduced axes as axes of size 1."""
+    """Restore reduced axes with size 1."""
     return reshape(x, tuple(1 if i in axes else n for i, n in enumerate(shape)))
 
 
 def reduced(name: str, op: str, x: Any, axis: Axis, keepdims: bool) -> Any:
-    """A reduction over axes as users write them."""
+    """Reduce by an op over axes as users give them."""
     axes = tuple(sorted(some_axes(name, axis, x.ndim)))
     result = apply(op, x, axes=axes) if axes else x
     return keep_axes(result, x.shape, axes) if flag(f"{name}: keepdims", keepdims) else result

@@ -53,10 +53,7 @@ def _inexact(x: Any, dtype: Any) -> tuple[Any, np.dtype]:
 
 
 def element_count(x: Any, axis: Axis, where: Any = None, keepdims: bool = True) -> Any:
-    """The number of elements over axes.
-
-    It is a Python number where sizes and places are known.
-    """
+    """The number of elements over axes: a Python number where it is known."""
     axes = some_axes("mean", axis, x.ndim)
     if where is not None:
         ones = choose(where, 1, convert(multiply(x, 0), DTYPES["int32"]))

@@ -44,13 +44,13 @@ def uniform(
 
 
 def word_of(dtype: np.dtype) -> np.dtype:
-    """The dtype of the bits that make a float."""
+    """The unsigned dtype of the random bits that make a float."""
     info = ml_dtypes.finfo(dtype)
     return UNSIGNED[1 if info.nmant < 8 else info.bits // 8]
 
 
 def between(random: Any, dtype: np.dtype, low: Any, high: Any) -> Any:
-    """Random bits as floats from `low` up to but without `high`."""
+    """Convert random bits to floats in [low, high)."""
     # random fraction bits under the exponent of 1: numbers from 1 up to 2
     word = UNSIGNED[dtype.itemsize]
     one = int(np.array(1.0, dtype).view(word))
@@ -81,7 +81,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 def normal_of(random: Any, dtype: np.dtype) -> Any:
-    """Random bits as numbers of the normal distribution."""
+    """Convert random bits to standard normal numbers."""
     # -1 itself would give -inf
     low = float(np.nextafter(dtype.type(-1), dtype.type(0)))
     return _times_sqrt2(apply("erf_inv", between(random, dtype, low, 1.0)))
@@ -110,7 +110,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) 
 
 @takes_key
 def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Exponential distribution of mean 1."""
+    """Exponential distribution with mean 1."""
     return -rnp.log1p(-uniform(key, shape, check_float("exponential", dtype)))
 
 
@@ -234,13 +234,13 @@ def triangular(
 
 
 def is_high(name: str, mode: str | None) -> bool:
-    """Whether the mode is the one of twice the bits."""
+    """Whether the mode is "high", which uses twice the bits."""
     choice(f"{name}: mode", mode, (None, "low", "high"))
     return mode == "high"
 
 
 def check_float(name: str, dtype: Any) -> np.dtype:
-    """Give the dtype, float32 for None; raise if it has no fractions."""
+    """The dtype, by default float32; one that is no float raises `DtypeError`."""
     dtype = FLOAT if dtype is None else as_dtype(dtype)
     if not is_float(dtype):
         raise DtypeError(
@@ -251,10 +251,7 @@ def check_float(name: str, dtype: Any) -> np.dtype:
 
 
 def with_parameters(name: str, shape: Any, dtype: Any, *parameters: Any) -> tuple[Any, list[Any]]:
-    """Give the shape, and the parameters in the dtype.
-
-    The shape is by default that of the parameters together.
-    """
+    """The shape, by default that of the broadcast parameters, which become floats."""
     dtype = check_float(name, dtype)
     given = [as_tensor(x).astype(dtype) for x in parameters]
     together = broadcast_shapes(name, *(x.shape for x in given))

@@ -30,7 +30,7 @@ from .keys import bits_of_each, split, split_each, takes_key
 
 @takes_key
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Gamma distribution of shape parameter `a` and scale 1.
+    """Gamma distribution with shape parameter `a` and scale 1.
 
     >>> from rlx.random import key
     >>> gamma(key(0), 2.0).shape

@@ -82,7 +82,7 @@ def takes_key(fn: F) -> F:
 
 
 def gives_keys(fn: F) -> F:
-    """Let the keys that a function makes count as new."""
+    """Mark a function whose resulting keys count as new."""
 
     @functools.wraps(fn)
     def giving(*args: Any, **keywords: Any) -> Any:
@@ -127,7 +127,7 @@ def _inside() -> Iterator[None]:
 
 
 def use(name: str, key: Any) -> None:
-    """Remember that a function uses up a key; raise if one did before."""
+    """Record that a function uses a key; raise `KeyReuseError` if it was used before."""
     words = _words(key)
     if words is None and not isinstance(key, TracedTensor):
         return  # no key; the function will say so
@@ -144,7 +144,7 @@ def use(name: str, key: Any) -> None:
 
 
 def made_anew(keys: Any) -> None:
-    """Forget keys that are made just now: their equals of before do not count."""
+    """Forget the uses of keys that were just made."""
     known = _known(keys) if _is_on() else None
     if known is not None:
         for row in known.reshape(-1, 2).tolist():
@@ -154,7 +154,7 @@ def made_anew(keys: Any) -> None:
 
 
 def folded(key: Any, data: Any, child: Any) -> Any:
-    """Give back a key made by folding: a new one for new data, for the same the same."""
+    """Record a folded key: new data give a new key, the same data the same key."""
     words, number = (_words(key), _known(data)) if _is_on() else (None, None)
     if words is not None and number is not None:
         before = _state.folded.setdefault(words, set())
@@ -285,12 +285,12 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 def split_each(keys: Any, num: int) -> list[Any]:
-    """New keys from each of many keys: `u32[n, 2] → num times u32[n, 2]`."""
+    """Split each of many keys: `u32[n, 2] → num times u32[n, 2]`."""
     return [rnp.stack(_word_of_each(keys, i), axis=-1) for i in range(num)]
 
 
 def bits_of_each(keys: Any, dtype: Any) -> Any:
-    """For each of many keys the word that `bits(key)` gives: `u32[n, 2] → [n]`."""
+    """The word that `bits(key)` gives for each of many keys: `u32[n, 2] → [n]`."""
     return _joined(*_word_of_each(keys, 0), as_dtype(dtype))
 
 
@@ -301,7 +301,7 @@ def key_impl(keys: Any) -> str:
 
 
 def key_dtype(impl_spec: str | None = None) -> np.dtype:
-    """The dtype of keys."""
+    """The dtype of keys, uint32."""
     _check_impl("key_dtype", impl_spec)
     return WORD
 
@@ -313,7 +313,7 @@ def clone(key: Any) -> Any:
 
 
 def check_key(name: str, key: Any) -> Any:
-    """Give a key as an array; raise if it is none."""
+    """The key as an array; raise if it is not a uint32[2] array."""
     key = as_tensor(key)
     if key.dtype != WORD or key.shape != (2,):
         raise ShapeError(

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..ir.errors import ArgumentError, ShapeError
+from ..numpy.elementwise import named
 from ..trace.apply import as_tensor
 from ..trace.arguments import choice, count_of, members
 from ..trace.axes import one_axis, some_axes
@@ -22,71 +23,39 @@ from .operands import Tensor
 NORMS = (None, "backward", "ortho")
 
 
-def dct(
-    x: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
-) -> Any:
-    """The discrete cosine transform of type 2 along an axis.
+def _along_one(name: str, transform: Callable[..., Any], doc: str):
+    def function(
+        x: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
+    ) -> Any:
+        return _along(name, transform, x, type, n, axis, norm)
 
-    It is 2 * the sum of x[j] * cos(pi * k * (2j + 1) / 2n). `n` pads with zeros or truncates; the
-    norm "ortho" makes the transform orthogonal.
-
-    >>> dct([1.0, 2.0, 3.0]).round(3).tolist()
-    [12.0, -3.4639999866485596, 0.0]
-    """
-    return _along("dct", _cosines, x, type, n, axis, norm)
+    return named(function, name, doc)
 
 
-def idct(
-    x: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
-) -> Any:
-    """The inverse of `dct`."""
-    return _along("idct", _from_cosines, x, type, n, axis, norm)
+def _along_several(name: str, transform: Callable[..., Any], doc: str):
+    def function(
+        x: Tensor,
+        type: int = 2,
+        s: Sequence[int] | None = None,
+        axes: Sequence[int] | None = None,
+        norm: str | None = None,
+    ) -> Any:
+        x, sizes = as_tensor(x), [s] if isinstance(s, int) else s
+        if sizes is not None:
+            sizes = [count_of(f"{name}: a size", n, least=1) for n in members(f"{name}: s", sizes)]
+        if axes is None and sizes is not None:
+            axes = tuple(range(x.ndim - len(sizes), x.ndim))
+        places = some_axes(name, axes, x.ndim)
+        if sizes is not None and len(sizes) != len(places):
+            raise ArgumentError(
+                f"{name}: there are {len(sizes)} sizes for {len(places)} axes",
+                fix="give one size for each axis",
+            )
+        for place, n in zip(places, sizes or [None] * len(places), strict=True):
+            x = _along(name, transform, x, type, n, place, norm)
+        return x
 
-
-def dctn(
-    x: Tensor,
-    type: int = 2,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
-) -> Any:
-    """The discrete cosine transform of type 2 along several axes, all by default.
-
-    `s` are the lengths to which they are padded or truncated.
-    """
-    return _along_each("dctn", _cosines, x, type, s, axes, norm)
-
-
-def idctn(
-    x: Tensor,
-    type: int = 2,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
-) -> Any:
-    """The inverse of `dctn`."""
-    return _along_each("idctn", _from_cosines, x, type, s, axes, norm)
-
-
-def _along_each(
-    name: str, transform: Callable[..., Any], x: Tensor, type: int, s: Any, axes: Any, norm: Any
-) -> Any:
-    x = as_tensor(x)
-    sizes = [s] if isinstance(s, int) else s
-    if sizes is not None:
-        sizes = [count_of(f"{name}: a size", n, least=1) for n in members(f"{name}: s", sizes)]
-    if axes is None and sizes is not None:
-        axes = tuple(range(x.ndim - len(sizes), x.ndim))
-    places = some_axes(name, axes, x.ndim)
-    if sizes is not None and len(sizes) != len(places):
-        raise ArgumentError(
-            f"{name}: there are {len(sizes)} sizes for {len(places)} axes",
-            fix="give one size for each axis",
-        )
-    for i, place in enumerate(places):
-        n = None if sizes is None else sizes[i]
-        x = _along(name, transform, x, type, n, place, norm)
-    return x
+    return named(function, name, doc)
 
 
 def _along(
@@ -147,3 +116,27 @@ def _from_cosines(x: Any, norm: str | None) -> Any:
     halves[0] = 0.5
     line = rnp.real(rnp.fft.ifft(x * halves * _turns(count, dtype)))
     return rnp.astype(line[..., np.argsort(_order(count)).astype("int32")], dtype)
+
+
+dct = _along_one(
+    "dct",
+    _cosines,
+    """The discrete cosine transform of type 2 along an axis.
+
+    It is 2 * the sum of x[j] * cos(pi * k * (2j + 1) / 2n). `n` pads with zeros or truncates; the
+    norm "ortho" makes the transform orthogonal.
+
+    >>> dct([1.0, 2.0, 3.0]).round(3).tolist()
+    [12.0, -3.4639999866485596, 0.0]
+    """,
+)
+idct = _along_one("idct", _from_cosines, "The inverse of `dct`.")
+dctn = _along_several(
+    "dctn",
+    _cosines,
+    """The discrete cosine transform of type 2 along several axes, all by default.
+
+    `s` are the lengths to which they are padded or truncated.
+    """,
+)
+idctn = _along_several("idctn", _from_cosines, "The inverse of `dctn`.")

@@ -26,7 +26,7 @@ DECREASE, CURVATURE = 1e-4, 0.9  # how much of the first slope must be gained, a
 
 
 class Point(NamedTuple):
-    """A place on the line: how far it is, the function, its slope, and its gradient."""
+    """A point on the line: its distance, and the value, slope and gradient there."""
 
     distance: Any
     value: Any
@@ -35,7 +35,7 @@ class Point(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The best place so far, the other end of the search, the next place to try."""
+    """The bracket of a line search, its best end first, and the next trial."""
 
     low: Point
     high: Point
@@ -141,7 +141,7 @@ class OptimizeResults(NamedTuple):
 
 
 class State(NamedTuple):
-    """The place, its value and gradient, what is known of the curvature, and counts."""
+    """The iterate, its value and gradient, the curvature estimate, and counts."""
 
     x: Any
     value: Any

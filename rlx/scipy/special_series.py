@@ -130,7 +130,7 @@ SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 15
 
 
 def complex_loggamma(z: Any) -> Any:
-    """The logarithm that is real for positive numbers and jumps at negative ones."""
+    """The principal branch of the logarithm of the gamma function."""
     is_left = rnp.real(z) < 0.5
     right = _right(rnp.where(is_left, 1 - z, z))
     # Hare, "Computing the principal branch of log-Gamma", 1997

@@ -23,13 +23,13 @@ def inexact(*operands: Any) -> list[Any]:
 
 
 def adjoint(x: Any) -> Any:
-    """The conjugate of the transposed matrix."""
+    """The conjugate transpose of matrices."""
     x = matrix_transpose(x)
     return conj(x) if is_complex(x.dtype) else x
 
 
 def symmetrized(x: Any) -> Any:
-    """The mean of a matrix and its adjoint."""
+    """The Hermitian part of matrices: the mean of a matrix and its adjoint."""
     return (x + adjoint(x)) / 2
 
 
@@ -64,11 +64,11 @@ def real_dtype(x: Any) -> np.dtype:
 
 
 def rounding_of(x: Any) -> Any:
-    """The greater size of a matrix times the precision of its dtype."""
+    """The larger size of a matrix times the machine epsilon of its dtype."""
     size = convert(as_tensor(maximum(*x.shape[-2:])), real_dtype(x))
     return size * precision_of(x.dtype)
 
 
 def precision_of(dtype: np.dtype) -> float:
-    """The distance from 1 to the next number of a dtype, complex or real."""
+    """The machine epsilon of a real or complex dtype."""
     return float(np.finfo(dtype).eps)

@@ -56,9 +56,9 @@ def solve(a: Tensor, b: Tensor) -> Any:
 
 
 def solve_columns(name: str, solved: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """Use what solves a system for columns for a vector b, or for batches.
+    """Apply a solver for columns to a vector b, or to batches.
 
-    If a is one matrix it is factored once for all the batch.
+    A single matrix a is factored once for the whole batch.
     """
     check_system(name, a, b)
     if b.ndim == 1:

@@ -42,7 +42,7 @@ WITH_NUMBER = ("kaiser", "gaussian", "tukey", "general_hamming")
 
 
 def window_of(name: str, window: Any, count: int, dtype: Any) -> Any:
-    """The numbers of a window: by its name, or a name and a number, or as given.
+    """The values of a window given by a name, a name and a number, or an array.
 
     `name` is the function for the error.
     """
@@ -172,7 +172,7 @@ PADS = {"even": "reflect", "constant": "edge", "zeros": "constant"}
 
 @record
 class Segments:
-    """How lines are cut: lengths of a segment, of its overlap, of its transform."""
+    """The lengths of segments, of their overlap and transforms, and their window."""
 
     length: int
     overlap: int
@@ -181,14 +181,14 @@ class Segments:
 
     @property
     def step(self) -> int:
-        """How far a segment starts behind the one before."""
+        """The distance between the starts of segments."""
         return self.length - self.overlap
 
 
 def segments_of(
     name: str, window: Any, length: Any, overlap: Any, transform: Any, count: int, dtype: Any
 ) -> Segments:
-    """The segments of lines of `count` elements; `name` is the function for the error."""
+    """The segments of signals of `count` samples; `name` is used in errors."""
     if length is None:
         length = (
             count if isinstance(window, str | tuple) else vector(f"{name}: window", window).shape[0]
@@ -412,7 +412,7 @@ def _averaged(x: Any, average: str) -> Any:
 
 
 def wrong(name: str, what: str, fix: str) -> NoReturn:
-    """Raise an error at the user's place."""
+    """Raise an `ArgumentError` of a function."""
     raise ArgumentError(f"{name}: {what}", fix=fix)
 
 

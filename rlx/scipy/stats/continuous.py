@@ -42,7 +42,7 @@ class norm(Distribution, of="the normal distribution"):
 
 
 class truncnorm(Distribution, of="the truncated normal distribution"):
-    """The normal distribution cut off below a and above b, in units of `scale`."""
+    """The normal distribution truncated to [a, b], in units of `scale`."""
 
     @formula
     def logpdf(x: Tensor, a: Tensor, b: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
@@ -80,8 +80,8 @@ def _log_mass(a: Any, b: Any) -> Any:
     return rnp.where(is_central, central, tail)
 
 
-class t(Distribution, of="Student's distribution"):
-    """Student's distribution with `df` degrees of freedom."""
+class t(Distribution, of="Student's t distribution"):
+    """Student's t distribution with `df` degrees of freedom."""
 
     @formula
     def logpdf(x: Tensor, df: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
@@ -124,7 +124,7 @@ class logistic(Distribution, of="the logistic distribution"):
 
 
 class laplace(Distribution, of="the Laplace distribution"):
-    """The Laplace distribution, exponential to both sides."""
+    """The Laplace distribution."""
 
     logpdf = formula(lambda x, loc=0, scale=1: -rnp.abs(x - loc) / scale - rnp.log(2 * scale))
     pdf = exp_of(logpdf)
@@ -137,7 +137,7 @@ class laplace(Distribution, of="the Laplace distribution"):
 
 
 class gennorm(Distribution, of="the generalized normal distribution"):
-    """The generalized normal distribution: exp(-|x| ** beta), normalized."""
+    """The generalized normal distribution, proportional to exp(-|x| ** beta)."""
 
     logpdf = formula(lambda x, beta: rnp.log(0.5 * beta) - gammaln(1 / beta) - rnp.abs(x) ** beta)
     pdf = exp_of(logpdf)
@@ -145,7 +145,7 @@ class gennorm(Distribution, of="the generalized normal distribution"):
 
 
 class gumbel_l(Distribution, of="the left Gumbel distribution"):
-    """The Gumbel distribution of the least of many numbers."""
+    """The left-skewed Gumbel distribution, of minima."""
 
     @formula
     def logpdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
@@ -173,7 +173,7 @@ class gumbel_l(Distribution, of="the left Gumbel distribution"):
 
 
 class gumbel_r(Distribution, of="the right Gumbel distribution"):
-    """The Gumbel distribution of the greatest of many numbers."""
+    """The right-skewed Gumbel distribution, of maxima."""
 
     @formula
     def logpdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
@@ -235,7 +235,7 @@ class gamma(Distribution, of="the gamma distribution"):
 
 
 class chi2(Distribution, of="the chi-squared distribution"):
-    """The distribution of a sum of squares of `df` normal numbers."""
+    """The chi-squared distribution with `df` degrees of freedom."""
 
     @formula
     def logpdf(x: Tensor, df: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
@@ -284,7 +284,7 @@ class beta(Distribution, of="the beta distribution"):
 
 
 class uniform(Distribution, of="the uniform distribution"):
-    """The uniform distribution from `loc` to `loc + scale`."""
+    """The uniform distribution on [loc, loc + scale]."""
 
     @formula
     def logpdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
@@ -337,7 +337,7 @@ def _scaled(x: Any, loc: Any, scale: Any) -> Any:
 
 
 class vonmises(Distribution, of="the von Mises distribution"):
-    """The von Mises distribution of angles around 0."""
+    """The von Mises distribution of angles with mean 0."""
 
     @formula
     def logpdf(x: Tensor, kappa: Tensor) -> Any:
@@ -348,7 +348,7 @@ class vonmises(Distribution, of="the von Mises distribution"):
 
 
 class wrapcauchy(Distribution, of="the wrapped Cauchy distribution"):
-    """The Cauchy distribution wrapped around the circle, angles 0 to 2 * pi."""
+    """The wrapped Cauchy distribution on [0, 2 * pi]."""
 
     @formula
     def logpdf(x: Tensor, c: Tensor) -> Any:

@@ -16,7 +16,7 @@ FAR, COUNTS = 100.0, 260  # of a mean below FAR more than COUNTS do not happen
 
 
 class bernoulli(Distribution, of="the Bernoulli distribution"):
-    """The distribution of one throw of a coin: 1 with chance p, else 0."""
+    """The Bernoulli distribution: 1 with probability p, else 0."""
 
     @formula
     def logpmf(k: Tensor, p: Tensor, loc: Tensor = 0) -> Any:
@@ -38,7 +38,7 @@ class bernoulli(Distribution, of="the Bernoulli distribution"):
 
 
 class binom(Distribution, of="the binomial distribution"):
-    """The binomial distribution: how many of n throws of a coin are heads."""
+    """The binomial distribution: the number of successes in n trials."""
 
     @formula
     def logpmf(k: Tensor, n: Tensor, p: Tensor, loc: Tensor = 0) -> Any:
@@ -54,7 +54,7 @@ class binom(Distribution, of="the binomial distribution"):
 
 
 class nbinom(Distribution, of="the negative binomial distribution"):
-    """The negative binomial distribution: how many tails before n heads."""
+    """The negative binomial distribution: the number of failures before n successes."""
 
     @formula
     def logpmf(k: Tensor, n: Tensor, p: Tensor, loc: Tensor = 0) -> Any:
@@ -67,7 +67,7 @@ class nbinom(Distribution, of="the negative binomial distribution"):
 
 
 class geom(Distribution, of="the geometric distribution"):
-    """The geometric distribution: the number of the first throw that is heads."""
+    """The geometric distribution: the number of trials up to the first success."""
 
     @formula
     def logpmf(k: Tensor, p: Tensor, loc: Tensor = 0) -> Any:
@@ -78,7 +78,7 @@ class geom(Distribution, of="the geometric distribution"):
 
 
 class betabinom(Distribution, of="the beta-binomial distribution"):
-    """The binomial distribution whose chance has a beta distribution."""
+    """The beta-binomial distribution: binomial with a beta distributed probability."""
 
     @formula
     def logpmf(k: Tensor, n: Tensor, a: Tensor, b: Tensor, loc: Tensor = 0) -> Any:
@@ -95,7 +95,7 @@ class betabinom(Distribution, of="the beta-binomial distribution"):
 
 
 class poisson(Distribution, of="the Poisson distribution"):
-    """The Poisson distribution: how many of many rare things happen."""
+    """The Poisson distribution."""
 
     @formula
     def logpmf(k: Tensor, mu: Tensor, loc: Tensor = 0) -> Any:
@@ -115,7 +115,7 @@ class poisson(Distribution, of="the Poisson distribution"):
     def entropy(mu: Tensor, loc: Tensor = 0) -> Any:
         """The entropy of the Poisson distribution.
 
-        Below a mean of 100 it is summed over the numbers that happen, from there on a series.
+        Below a mean of 100 it is a sum over counts, above an asymptotic series.
         """
         mu, loc = rnp.broadcast_arrays(*floats("poisson.entropy", mu, loc))
         is_far = mu >= FAR

@@ -19,21 +19,21 @@ from ..operands import floats
 
 P = ParamSpec("P")
 MEANINGS = {
-    "logpdf": "The logarithm of the density",
-    "pdf": "The density",
-    "logpmf": "The logarithm of the chance of k",
-    "pmf": "The chance of k",
-    "cdf": "The chance of at most {}",
-    "logcdf": "The logarithm of the chance of at most {}",
-    "sf": "The chance of more than {}",
-    "logsf": "The logarithm of the chance of more than {}",
-    "ppf": "The number that is exceeded with chance 1 - {}",
-    "isf": "The number that is exceeded with chance {}",
+    "logpdf": "The logarithm of the probability density function",
+    "pdf": "The probability density function",
+    "logpmf": "The logarithm of the probability mass function",
+    "pmf": "The probability mass function",
+    "cdf": "The cumulative distribution function",
+    "logcdf": "The logarithm of the cumulative distribution function",
+    "sf": "The survival function 1 - cdf",
+    "logsf": "The logarithm of the survival function 1 - cdf",
+    "ppf": "The quantile function, the inverse of cdf,",
+    "isf": "The inverse of the survival function",
 }
 
 
 class Distribution:
-    """A distribution: functions of places and parameters, as a module would have them."""
+    """A distribution: a namespace of functions of values and parameters."""
 
     def __init_subclass__(cls, of: str) -> None:
         for name, member in vars(cls).items():
@@ -42,8 +42,7 @@ class Distribution:
             function: Any = member.__func__
             function.__name__, function.__qualname__ = name, f"{cls.__name__}.{name}"
             if not function.__doc__:
-                place = next(iter(inspect.signature(function).parameters))
-                function.__doc__ = f"{MEANINGS[name].format(place)} of {of}."
+                function.__doc__ = f"{MEANINGS[name]} of {of}."
 
     def __new__(cls, *parameters: Any, **keywords: Any) -> NoReturn:
         first = next(name for name, each in vars(cls).items() if isinstance(each, staticmethod))
@@ -54,7 +53,7 @@ class Distribution:
 
 
 def formula(function: Callable[P, Any]) -> staticmethod[P, Any]:
-    """A function of a distribution; it gets operands as tensors of one real dtype."""
+    """A function of a distribution, whose operands are converted to one real dtype."""
     bound, defaults = _bound_to(function), function.__defaults__ or ()
     needed = len(inspect.signature(function).parameters) - len(defaults)
 
@@ -86,7 +85,7 @@ def _bound_to(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
 
 
 def exp_of(logarithm: staticmethod[P, Any]) -> staticmethod[P, Any]:
-    """The function whose logarithm is given: `pdf = exp_of(logpdf)`."""
+    """The exponential of a function: `pdf = exp_of(logpdf)`."""
     return _after(rnp.exp, logarithm.__func__)
 
 
@@ -107,10 +106,10 @@ def _after(outer: Callable[[Any], Any], inner: Callable[P, Any]) -> staticmethod
 
 
 def is_chance(p: Any) -> Any:
-    """Where numbers are from 0 to 1."""
+    """Elementwise test for probabilities: numbers in [0, 1]."""
     return (p >= 0) & (p <= 1)
 
 
 def where_chance(q: Any, result: Any) -> Any:
-    """The result for chances, NaN for other numbers."""
+    """The result for probabilities, NaN for other numbers."""
     return rnp.where(is_chance(q), result, math.nan)

@@ -1,4 +1,4 @@
-"""Distributions of vectors: numbers, chances, counts."""
+"""Multivariate distributions."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ LOG_CIRCLE = math.log(2 * math.pi)
 
 
 class dirichlet(Distribution, of="the Dirichlet distribution"):
-    """The Dirichlet distribution of chances that sum to 1."""
+    """The Dirichlet distribution of probability vectors."""
 
     @formula
     def logpdf(x: Tensor, alpha: Tensor) -> Any:
-        """The logarithm of the density of the chances x, which stand along axis 0.
+        """The logarithm of the density of probability vectors x along axis 0.
 
-        The last one may be left out.
+        The last component may be left out.
         """
         if alpha.ndim != 1 or x.ndim == 0 or x.shape[0] not in (alpha.shape[0], alpha.shape[0] - 1):
             raise ShapeError(
@@ -41,15 +41,15 @@ class dirichlet(Distribution, of="the Dirichlet distribution"):
     pdf = exp_of(logpdf)
 
 
-class multivariate_normal(Distribution, of="normal vectors"):
-    """The normal distribution of vectors."""
+class multivariate_normal(Distribution, of="the multivariate normal distribution"):
+    """The multivariate normal distribution."""
 
     @staticmethod
     def logpdf(x: Tensor, mean: Tensor, cov: Tensor, allow_singular: None = None) -> Any:
         """The logarithm of the density of vectors along the last axis.
 
-        A `cov` without axes is that number times the identity; a `mean` without axes is that of
-        numbers, not vectors.
+        A scalar `cov` is a multiple of the identity; a scalar `mean` is that of scalars, not
+        vectors. A singular covariance has no density: `allow_singular` raises `ArgumentError`.
         """
         if allow_singular is not None:
             raise ArgumentError(
@@ -93,11 +93,11 @@ def _distance(factor: Any, y: Any) -> Any:
 
 
 class multinomial(Distribution, of="the multinomial distribution"):
-    """The multinomial distribution: how n things fall into classes of chances p."""
+    """The multinomial distribution: counts of n trials with probabilities p."""
 
     @staticmethod
     def logpmf(x: Tensor, n: Tensor, p: Tensor) -> Any:
-        """The logarithm of the chance of the counts x, integers along the last axis."""
+        """The log of the probability of counts x, integers along the last axis."""
         x, n = as_tensor(x), as_tensor(n)
         for counts in (x, n):
             if counts.dtype.kind not in "biu":
@@ -113,5 +113,5 @@ class multinomial(Distribution, of="the multinomial distribution"):
 
     @staticmethod
     def pmf(x: Tensor, n: Tensor, p: Tensor) -> Any:
-        """The chance of the counts x, integers along the last axis."""
+        """The probability of counts x, integers along the last axis."""
         return rnp.exp(multinomial.logpmf(x, n, p))
