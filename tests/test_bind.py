@@ -100,7 +100,7 @@ def test_matrices_are_packed_once_and_their_arrays_are_not_kept() -> None:
     report = program.report().splitlines()
     assert report[-2].startswith("operands packed once: 2, ")
     assert report[-1] == "bound: params; values computed once: 0"
-    early = program._bound.constants.late.executable.prepare.__self__.code.early
+    early = program._binding.constants.late.executable.prepare.__self__.code.early
     assert len(early.kept) == 1, "the vector is read as it is, the matrices are not read"
 
 

@@ -349,7 +349,7 @@ def test_code_that_is_gone_is_compiled_anew(cache):
     assert not is_recalled(made(), X)
     jitted = rlx.jit(made())
     jitted(X)
-    (cache / f"{jitted._entries.last.compiled.executable.lasting.key}.rlx").unlink()
+    (cache / f"{jitted._entries.last.executable.lasting.key}.rlx").unlink()
     assert not is_recalled(made(), X) and is_recalled(made(), X)
 
 

@@ -248,7 +248,7 @@ def test_threads_draw_keys_from_one_stream():
 
 
 def test_threads_use_what_a_function_keeps():
-    entry = SimpleNamespace(compiled=SimpleNamespace(executable=SimpleNamespace(held_bytes=1)))
+    entry = SimpleNamespace(executable=SimpleNamespace(held_bytes=1))
     kept, limit = LruCache(), 20
 
     def work(i: int) -> bool:

@@ -80,7 +80,7 @@ def test_short_calls_are_not_timed_for_long():
     for _ in range(paths.LOOKS + 4):
         f(X[0])
     assert not isinstance(f._fast, TimedPath)
-    assert f._entries.last.compiled.executable.make_tier_up is not None
+    assert f._entries.last.executable.make_tier_up is not None
 
 
 def test_a_setting_turns_it_off(soon: None):
@@ -95,7 +95,7 @@ def test_a_setting_turns_it_off(soon: None):
         for _ in range(4):
             f(X)
     wait()
-    assert f._entries.last.compiled.executable.make_tier_up is not None
+    assert f._entries.last.executable.make_tier_up is not None
 
 
 def test_threads_call_while_the_code_changes(soon: None):
@@ -121,7 +121,7 @@ def test_donated_arrays_and_closed_over_ones(soon: None):
     for _ in range(6):
         assert bits((f(rlx.array(X)),)) == wanted
         wait()
-    assert f._entries.last.compiled.executable.make_tier_up is None
+    assert f._entries.last.executable.make_tier_up is None
 
 
 def test_code_stays_where_better_code_fails(
@@ -153,7 +153,7 @@ def test_later_processes_find_the_better_code(soon: None, tmp_path: Path):
         default_session("cpu").cache.clear()
         third = rlx.jit(program)
         assert bits(third(X)) == wanted
-        executable = third._entries.last.compiled.executable
+        executable = third._entries.last.executable
         assert "read" in executable.seconds
         assert executable.make_tier_up is None
 
@@ -180,14 +180,14 @@ def test_old_code_goes_and_equal_functions_get_the_better():
         wanted = bits(f(X))
         f(X)
         entry = f._entries.last
-        old = weakref.ref(entry.compiled.executable.prepare.__self__.library)
+        old = weakref.ref(entry.executable.prepare.__self__.library)
         entry.improve()
         f._settle(entry)
         assert bits(f(X)) == wanted
         gc.collect()
         assert old() is None
         assert bits(g(X)) == wanted
-        assert g._entries.last.compiled.executable.make_tier_up is None
+        assert g._entries.last.executable.make_tier_up is None
 
 
 def test_better_code_has_the_guards_of_what_it_replaces():
@@ -195,9 +195,9 @@ def test_better_code_has_the_guards_of_what_it_replaces():
         f = rlx.jit(lambda x: (x * 5 + 25,))
         f(X)
         entry = f._entries.last
-    guarded = type(entry.compiled.executable.entry)
+    guarded = type(entry.executable.entry)
     entry.improve()
-    assert type(entry.compiled.executable.entry) is guarded
+    assert type(entry.executable.entry) is guarded
 
 
 def test_forks_and_the_end_come_between_two_texts(monkeypatch: pytest.MonkeyPatch):

@@ -4,7 +4,7 @@ Takes a graph (or a function and examples) and a device; gives a `CompiledGraph`
 trace, lower and backends. Lowering is loaded when it is first needed. Read `session.py` first.
 """
 
-from ..backends.backend import MISS
+from ..backends.backend import MISS, Executable
 from .cache import CacheStats, CompileCache
 from .compiled import CompiledGraph, Cost
 from .debug import debug, show
@@ -33,6 +33,7 @@ __all__ = [
     "CompiledGraph",
     "Cost",
     "Device",
+    "Executable",
     "Session",
     "block_until_ready",
     "debug",

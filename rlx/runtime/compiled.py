@@ -1,9 +1,14 @@
-"""Compiled graphs: calls, named and bound parameters, futures, costs."""
+"""Compiled code, its calls and costs, and graphs with parameters bound by name.
+
+There are two kinds of `CompiledCode`: a `CompiledGraph` is called with one array for each parameter
+of a graph, the `Compiled` of `jit` with arguments like those of a Python function.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,29 +59,25 @@ class Cost:
     peak_bytes: int
 
 
-@record(frozen=False, eq=False)
-class CompiledGraph:
-    """A graph compiled for a device; call it with one array for each parameter.
+class CompiledCode:
+    """Code for a device that takes one array for each parameter of a graph.
 
-    Gives one array, or a tuple of arrays where the graph has not exactly one result. Parameters
-    that were bound by `bind` or `set_param` are left out of the call. Any number of threads may
-    call it at once. `precision` is the policy under which it was compiled. Where the last
-    parameters are fixed, each call prepares their arrays; `unprepared` is what takes prepared ones.
+    Any number of threads may call it at once.
     """
 
-    graph: Graph
+    signature: Graph  # parameters and results of the code; it may have no nodes
     device: str
     executable: Executable
     queue: Queue
-    donated: tuple[int, ...] = ()
-    _bound: dict[int, np.ndarray] = field(default_factory=dict)
-    precision: Policy = AS_WRITTEN
-    unprepared: Executable | None = None
+    donated: tuple[int, ...]  # parameters whose arrays each call gives away
+    precision: Policy  # under which it was compiled
+    _bound: Mapping[int, Any] = MappingProxyType({})  # arrays by parameters; calls leave them out
 
     def __repr__(self) -> str:
-        return f"<{self.graph.signature} compiled for {self.device}>"
+        return f"<{self.signature.signature} compiled for {self.device}>"
 
-    def __call__(self, *arrays: Any) -> Any:
+    def _call(self, *arrays: Any) -> Any:
+        """Run; gives an array, or a tuple of arrays where there is not exactly one result."""
         try:
             if self._bound or self.donated:
                 return self._plan(self._with_bound(arrays))()
@@ -89,29 +90,12 @@ class CompiledGraph:
             hide_frames(error)
             raise
 
-    def run(self, **arrays: Any) -> Any:
-        """Call with arrays by the names of their parameters (see `names`)."""
-        return self._plan_named(arrays)()
-
-    def _plan_named(self, arrays: Mapping[str, Any]) -> Callable[[], Any]:
-        bound, names = self._bound, self.names
-        everything = bound | {self._place(name): array for name, array in arrays.items()}
-        missing = [name for i, name in enumerate(names) if i not in everything]
-        if missing:
-            free = [name for i, name in enumerate(names) if i not in bound]
-            raise ArgumentError(
-                f"{self.graph.name} was run without {', '.join(missing)}",
-                fix=f"pass one array for each of {', '.join(free)}",
-            )
-        return self._plan([everything[i] for i in range(len(names))])
-
-    def run_into(self, *arrays: Any, out: Sequence[np.ndarray]) -> None:
-        """Run, and write the results into the given writable arrays.
-
-        Nothing is allocated or copied for an array that is dense and apart from the arguments.
-        """
-        if self._fills(arrays, out):
-            executable = self.executable
+    def _fill(self, arrays: Sequence[Any], out: Sequence[np.ndarray]) -> None:
+        """Run, and write the results into the given writable arrays."""
+        graph, executable = self.signature, self.executable
+        counts = len(graph.params), len(graph.results)
+        is_plain = not (self._bound or self.donated) and type(out) in (list, tuple)
+        if is_plain and (len(arrays), len(out)) == counts:
             if executable.entry_filling(*arrays, *executable.held, *out) is None:
                 return
         given = self._with_bound(arrays)
@@ -126,11 +110,230 @@ class CompiledGraph:
             if found is not target:
                 np.copyto(target, found)
 
-    def _fills(self, arrays: Sequence[Any], out: Sequence[np.ndarray]) -> bool:
-        """Whether the machine code may be asked to write to given arrays."""
-        graph, is_plain = self.graph, not (self._bound or self.donated)
-        counts = len(graph.params), len(graph.results)
-        return is_plain and type(out) in (list, tuple) and (len(arrays), len(out)) == counts
+    def submit_then(self, arrays: Sequence[Any], then: Callable[[Any], Any]) -> Future[Any]:
+        """Do as `submit`, and then something on the results."""
+        callable_of("submit_then: then", then)
+        if not isinstance(arrays, tuple | list):
+            arrays = members("submit_then: arrays", arrays)
+        call = self._plan(self._with_bound(arrays), keeps=True)
+        return self.queue.submit(lambda: then(call()))
+
+    def planned(self, call: Any, then: Callable[[Any], Any] | None = None) -> Callable[[], Any]:
+        """What makes one of many calls; if it cannot be made, what raises its error."""
+        try:
+            if isinstance(call, dict):
+                plan = self._plan(self._by_name(call))
+            else:
+                plan = self._plan(self._with_bound(call if isinstance(call, tuple) else (call,)))
+        except Exception as error:
+            return failing(error)
+        return plan if then is None else lambda: then(plan())
+
+    def start(self, arrays: Callable[[], Sequence[Any]], then: Callable[[Any], Any]) -> Pending:
+        """Run on the session's thread, then something on the results."""
+        try:
+            call = self._plan(self._with_bound(arrays()), keeps=True)
+        except Exception as error:
+            hide_frames(error)
+            return Pending.failed(error)
+        return Pending(self.queue.submit(lambda: then(call())))
+
+    def _by_name(self, arrays: Mapping[str, Any]) -> list[Any]:
+        """The arrays of all parameters, in order."""
+        bound, names = self._bound, parameter_names(self.signature)
+        everything = {**bound} | {self._place(name): array for name, array in arrays.items()}
+        missing = [name for i, name in enumerate(names) if i not in everything]
+        if missing:
+            free = [name for i, name in enumerate(names) if i not in bound]
+            raise ArgumentError(
+                f"{self.signature.name} was run without {', '.join(missing)}",
+                fix=f"pass one array for each of {', '.join(free)}",
+            )
+        return [everything[i] for i in range(len(names))]
+
+    def _place(self, name: str) -> int:
+        names = parameter_names(self.signature)
+        if not isinstance(name, str) or name not in names:
+            raise ArgumentError(
+                f"{self.signature.name} has no parameter {name!r}",
+                fix=f"its parameters are {', '.join(names)}",
+            )
+        return names.index(name)
+
+    def _with_bound(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        bound, count = self._bound, len(self.signature.params)
+        if not bound:
+            return arrays
+        free = [i for i in range(count) if i not in bound]
+        if len(arrays) != len(free):
+            raise wrong_count(self.signature.name, len(free), len(arrays))
+        everything = {**bound, **dict(zip(free, arrays, strict=True))}
+        return [everything[i] for i in range(count)]
+
+    def _plan(self, arrays: Sequence[Any], keeps: bool = False) -> Callable[[], Any]:
+        """Check the arguments and give away the donated ones; gives the call to make.
+
+        If it `keeps` them, what others could write to until then is copied.
+        """
+        prepared = self._prepared(arrays)
+        if keeps:
+            pairs = zip(arrays, prepared, strict=True)
+            prepared = [x if isinstance(given, Array) else x.copy() for given, x in pairs]
+
+        return lambda: self._reuse(prepared)
+
+    def try_donating(self, *arrays: Any) -> Any:
+        """Run with donated arguments if they fit as they are, else give MISS.
+
+        The arguments are as many as the parameters.
+        """
+        prepared = []
+        for given, (dtype, shape) in zip(arrays, self._specs, strict=True):
+            array = given._data if type(given) is Array else given
+            is_array = type(array) is np.ndarray and array.dtype is dtype and array.shape == shape
+            if not is_array or not (array.flags.c_contiguous and array.flags.aligned):
+                return MISS
+            prepared.append(array)
+        params = self.signature.params
+        check_donated(params, arrays, self.donated)
+        mark_donated(params, arrays, self.donated)
+        del given, array  # which would show as references to the memory of the last
+        return self._reuse(prepared)
+
+    @cached_property
+    def _specs(self) -> list[tuple[np.dtype, tuple[int, ...]]]:
+        # only asked for where all sizes are known
+        return [(p.type.dtype, p.type.shape) for p in self.signature.params]  # type: ignore[misc]
+
+    def _reuse(self, prepared: list[np.ndarray]) -> Any:
+        """Run; results take over the memory of donated arguments."""
+        out: list[Any] = [None] * len(self.signature.results)
+        for result, i in self._reused.items():
+            out[result] = prepared[i] if alone(prepared, i) else None
+        results = self._enter(prepared, out)
+        return results[0] if len(results) == 1 else results
+
+    def _prepared(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+        params, name = self.signature.params, self.signature.name
+        if not self.donated:
+            return prepare(params, arrays, name, self._memory)
+        if len(arrays) == len(params):
+            check_donated(params, arrays, self.donated)
+        prepared = prepare(params, arrays, name, self._memory)
+        mark_donated(params, arrays, self.donated)
+        return prepared
+
+    @property
+    def _memory(self) -> Memory | None:
+        return self.executable.memory
+
+    @cached_property
+    def _reused(self) -> dict[int, int]:
+        return self.executable.reused_memory(self.donated) if self.donated else {}
+
+    def _enter(self, prepared: Sequence[np.ndarray], out: Sequence[Any] = ()) -> tuple[Array, ...]:
+        executable = self.executable
+        if any(x is not None for x in out) and executable.entry_into:
+            result = executable.entry_into(*prepared, *executable.held, *out)
+        else:
+            result = executable.entry(*prepared, *executable.held)
+        assert result is not executable.miss, "prepared arguments fit"
+        result = aliasing.make_here(result) if aliasing.open_traces else result
+        return result if isinstance(result, tuple) else (result,)
+
+    def _result_types(self, arrays: Sequence[Any]) -> list[Type]:
+        """The types of the results for these arguments."""
+        graph = self.signature
+        if not is_symbolic(graph.param_types) or len(arrays) != len(graph.params):
+            return list(graph.result_types)
+        shapes = [np.shape(x) for x in arrays]
+        sizes = bind_sizes(graph.param_types, shapes, parameter_names(graph))
+        return [concrete_type(t, sizes) for t in graph.result_types]
+
+    def _check_outputs(self, out: Sequence[np.ndarray], types: Sequence[Type]) -> None:
+        if not isinstance(out, Sequence):
+            raise ArgumentError(
+                f"`out` is of type {type(out).__name__}, not a list of arrays",
+                fix="pass a list, also for one result: out=[y]",
+            )
+        if len(out) != len(types):
+            raise ArgumentError(
+                f"{self.signature.name} has {len(types)} results, `out` has {len(out)} arrays",
+                fix="pass one array for each result",
+            )
+        for i, (target, wanted) in enumerate(zip(out, types, strict=True)):
+            if not is_dense(target, wanted) or not target.flags.writeable:
+                check_output(i, target, wanted)
+            if overlaps(target, out[:i]):
+                raise ArgumentError(
+                    f"out[{i}] shares memory with an earlier array of `out`",
+                    fix=f"give each result its own array: {new_array(wanted)}",
+                )
+
+    # -- looking inside ---------------------------------------------------------------------------
+
+    @property
+    def stages(self) -> dict[str, str]:
+        """The text of each stage, from the traced graph to the machine code."""
+        return dict(self.executable.stages)
+
+    def report(self) -> str:
+        """How each op runs, what a precision policy cast, where donated memory goes.
+
+        An op runs native, expanded or as a library call.
+        """
+        names = parameter_names(self.signature)
+        takers = {i: result for result, i in self._reused.items()}
+        lost = "the device has it" if self._memory else "no result can take it"
+        lines = [
+            f"donated {names[i]}: "
+            + (f"result {takers[i]} takes its memory" if i in takers else lost)
+            for i in self.donated
+        ]
+        return "\n".join([self.executable.report, *lines])
+
+    def cost(self) -> Cost:
+        """The work and memory of one call, by a static cost model."""
+        flops, moved = self.executable.work()
+        values = (*self.signature.params, *self.signature.results)
+        outside = sum(likely(v.type.nbytes) for v in values)
+        arena = self.executable.arena_bytes
+        return Cost(flops, moved, arena, outside + arena)
+
+
+@record(frozen=False, eq=False, repr=False)
+class CompiledGraph(CompiledCode):
+    """A graph compiled for a device; call it with one array for each parameter.
+
+    Gives one array, or a tuple of arrays where the graph has not exactly one result. Parameters
+    that were bound by `bind` or `set_param` are left out of the call. Any number of threads may
+    call it at once.
+    """
+
+    graph: Graph
+    device: str
+    executable: Executable
+    queue: Queue
+    donated: tuple[int, ...] = ()  # parameters whose arrays each call gives away
+    _bound: dict[int, np.ndarray] = field(default_factory=dict)
+    precision: Policy = AS_WRITTEN  # under which it was compiled
+    unprepared: Executable | None = None  # takes prepared arrays for the fixed parameters
+
+    def __post_init__(self) -> None:
+        self.signature = self.graph
+
+    __call__ = CompiledCode._call
+
+    def run(self, **arrays: Any) -> Any:
+        """Call with arrays by the names of their parameters (see `names`)."""
+        return self._plan(self._by_name(arrays))()
+
+    def run_into(self, *arrays: Any, out: Sequence[np.ndarray]) -> None:
+        """Run, and write the results into the given writable arrays.
+
+        Nothing is allocated or copied for an array that is dense and apart from the arguments.
+        """
+        self._fill(arrays, out)
 
     def submit(self, *arrays: Any) -> Future[Any]:
         """Run on the session's thread, in order of submission, and give a future.
@@ -140,13 +343,13 @@ class CompiledGraph:
         """
         return self.submit_then(arrays, then=lambda results: results)
 
-    def submit_then(self, arrays: Sequence[Any], then: Callable[[Any], Any]) -> Future[Any]:
-        """Do as `submit`, and then something on the results."""
-        callable_of("submit_then: then", then)
-        if not isinstance(arrays, tuple | list):
-            arrays = members("submit_then: arrays", arrays)
-        call = self._plan(self._with_bound(arrays), keeps=True)
-        return self.queue.submit(lambda: then(call()))
+    def run_async(self, *arrays: Any) -> Pending:
+        """Run on the session's thread, and give a result to wait for, or to await.
+
+        Use it as `p = c.run_async(x)`, then `p.result()`; or `await c.run_async(x)`. It does as
+        `submit`, but all errors come out where the result is asked for.
+        """
+        return self.start(lambda: arrays, then=lambda results: results)
 
     def run_many(self, calls: Iterable[Any], *, return_errors: bool = False) -> list[Any]:
         """Run several calls, some of them concurrently, with results in order.
@@ -163,36 +366,6 @@ class CompiledGraph:
         """
         plans = [self.planned(call) for call in given_calls("run_many", calls)]
         return run_all(plans, self._memory is None, return_errors)
-
-    def planned(self, call: Any, then: Callable[[Any], Any] | None = None) -> Callable[[], Any]:
-        """What makes one of many calls; if it cannot be made, what raises its error."""
-        try:
-            if isinstance(call, dict):
-                plan = self._plan_named(call)
-            else:
-                plan = self._plan(self._with_bound(call if isinstance(call, tuple) else (call,)))
-        except Exception as error:
-            return failing(error)
-        return plan if then is None else lambda: then(plan())
-
-    def run_async(self, *arrays: Any) -> Pending:
-        """Run on the session's thread, and give a result to wait for, or to await.
-
-        Use it as `p = c.run_async(x)`, then `p.result()`; or `await c.run_async(x)`. It does as
-        `submit`, but all errors come out where the result is asked for.
-        """
-        return self.start(lambda: arrays, then=lambda results: results)
-
-    def start(self, arrays: Callable[[], Sequence[Any]], then: Callable[[Any], Any]) -> Pending:
-        """Run on the session's thread, then something on the results."""
-        try:
-            call = self._plan(self._with_bound(arrays()), keeps=True)
-        except Exception as error:
-            hide_frames(error)
-            return Pending.failed(error)
-        return Pending(self.queue.submit(lambda: then(call())))
-
-    # -- parameters by name -----------------------------------------------------------------------
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -242,153 +415,6 @@ class CompiledGraph:
         if memory is None or isinstance(prepared, Array):
             return prepared
         return Array(memory.from_host(prepared), memory)
-
-    def _place(self, name: str) -> int:
-        if not isinstance(name, str) or name not in self.names:
-            raise ArgumentError(
-                f"{self.graph.name} has no parameter {name!r}",
-                fix=f"its parameters are {', '.join(self.names)}",
-            )
-        return self.names.index(name)
-
-    def _with_bound(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        bound, count = self._bound, len(self.graph.params)
-        if not bound:
-            return arrays
-        free = [i for i in range(count) if i not in bound]
-        if len(arrays) != len(free):
-            raise wrong_count(self.graph.name, len(free), len(arrays))
-        everything = {**bound, **dict(zip(free, arrays, strict=True))}
-        return [everything[i] for i in range(count)]
-
-    def _plan(self, arrays: Sequence[Any], keeps: bool = False) -> Callable[[], Any]:
-        """Check the arguments and give away the donated ones; gives the call to make.
-
-        If it `keeps` them, what others could write to until then is copied.
-        """
-        prepared = self._prepared(arrays)
-        if keeps:
-            pairs = zip(arrays, prepared, strict=True)
-            prepared = [x if isinstance(given, Array) else x.copy() for given, x in pairs]
-
-        return lambda: self._reuse(prepared)
-
-    def try_donating(self, *arrays: Any) -> Any:
-        """Run with donated arguments if they fit as they are, else give MISS.
-
-        The arguments are as many as the parameters.
-        """
-        prepared = []
-        for given, (dtype, shape) in zip(arrays, self._specs, strict=True):
-            array = given._data if type(given) is Array else given
-            is_array = type(array) is np.ndarray and array.dtype is dtype and array.shape == shape
-            if not is_array or not (array.flags.c_contiguous and array.flags.aligned):
-                return MISS
-            prepared.append(array)
-        params = self.graph.params
-        check_donated(params, arrays, self.donated)
-        mark_donated(params, arrays, self.donated)
-        del given, array  # which would show as references to the memory of the last
-        return self._reuse(prepared)
-
-    @cached_property
-    def _specs(self) -> list[tuple[np.dtype, tuple[int, ...]]]:
-        # only asked for where all sizes are known
-        return [(p.type.dtype, p.type.shape) for p in self.graph.params]  # type: ignore[misc]
-
-    def _reuse(self, prepared: list[np.ndarray]) -> Any:
-        """Run; results take over the memory of donated arguments."""
-        out: list[Any] = [None] * len(self.graph.results)
-        for result, i in self._reused.items():
-            out[result] = prepared[i] if alone(prepared, i) else None
-        results = self._enter(prepared, out)
-        return results[0] if len(results) == 1 else results
-
-    def _prepared(self, arrays: Sequence[Any]) -> list[np.ndarray]:
-        params, name = self.graph.params, self.graph.name
-        if not self.donated:
-            return prepare(params, arrays, name, self._memory)
-        if len(arrays) == len(params):
-            check_donated(params, arrays, self.donated)
-        prepared = prepare(params, arrays, name, self._memory)
-        mark_donated(params, arrays, self.donated)
-        return prepared
-
-    @property
-    def _memory(self) -> Memory | None:
-        return self.executable.memory
-
-    @cached_property
-    def _reused(self) -> dict[int, int]:
-        return self.executable.reused_memory(self.donated) if self.donated else {}
-
-    def _enter(self, prepared: Sequence[np.ndarray], out: Sequence[Any] = ()) -> tuple[Array, ...]:
-        executable = self.executable
-        if any(x is not None for x in out) and executable.entry_into:
-            result = executable.entry_into(*prepared, *executable.held, *out)
-        else:
-            result = executable.entry(*prepared, *executable.held)
-        assert result is not executable.miss, "prepared arguments fit"
-        result = aliasing.make_here(result) if aliasing.open_traces else result
-        return result if isinstance(result, tuple) else (result,)
-
-    def _result_types(self, arrays: Sequence[Any]) -> list[Type]:
-        """The types of the results for these arguments."""
-        graph = self.graph
-        if not is_symbolic(graph.param_types) or len(arrays) != len(graph.params):
-            return list(graph.result_types)
-        shapes = [np.shape(x) for x in arrays]
-        sizes = bind_sizes(graph.param_types, shapes, list(self.names))
-        return [concrete_type(t, sizes) for t in graph.result_types]
-
-    def _check_outputs(self, out: Sequence[np.ndarray], types: Sequence[Type]) -> None:
-        if not isinstance(out, Sequence):
-            raise ArgumentError(
-                f"`out` is of type {type(out).__name__}, not a list of arrays",
-                fix="pass a list, also for one result: out=[y]",
-            )
-        if len(out) != len(types):
-            raise ArgumentError(
-                f"{self.graph.name} has {len(types)} results, `out` has {len(out)} arrays",
-                fix="pass one array for each result",
-            )
-        for i, (target, wanted) in enumerate(zip(out, types, strict=True)):
-            if not is_dense(target, wanted) or not target.flags.writeable:
-                check_output(i, target, wanted)
-            if overlaps(target, out[:i]):
-                raise ArgumentError(
-                    f"out[{i}] shares memory with an earlier array of `out`",
-                    fix=f"give each result its own array: {new_array(wanted)}",
-                )
-
-    # -- looking inside ---------------------------------------------------------------------------
-
-    @property
-    def stages(self) -> dict[str, str]:
-        """The text of each stage, from the traced graph to the machine code."""
-        return dict(self.executable.stages)
-
-    def report(self) -> str:
-        """How each op runs, what a precision policy cast, where donated memory goes.
-
-        An op runs native, expanded or as a library call.
-        """
-        takers = {i: result for result, i in self._reused.items()}
-        lost = "the device has it" if self._memory else "no result can take it"
-        lines = [
-            f"donated {self.names[i]}: "
-            + (f"result {takers[i]} takes its memory" if i in takers else lost)
-            for i in self.donated
-        ]
-        return "\n".join([self.executable.report, *lines])
-
-    def cost(self) -> Cost:
-        """The work and memory of one call, by a static cost model."""
-        flops, moved = self.executable.work()
-        values = (*self.graph.params, *self.graph.results)
-        outside = sum(likely(v.type.nbytes) for v in values)
-        arena = self.executable.arena_bytes
-        return Cost(flops, moved, arena, outside + arena)
 
 
 def preparing(compiled: CompiledGraph, fixed: int) -> CompiledGraph:

@@ -22,7 +22,7 @@ from ..ir.types import Type, as_dtype
 from ..trace import pytree
 from ..trace.array import Array
 from ..trace.make_graph import Traced
-from .compiled import CompiledGraph
+from .compiled import CompiledCode, CompiledGraph
 from .options import as_asked
 from .session import CompileOptions, Session
 
@@ -106,7 +106,7 @@ class TraceStore:
 
     def write(
         self,
-        compiled: CompiledGraph,
+        code: CompiledCode,
         traced: Traced,
         known: Sequence[Array],
     ) -> str:
@@ -114,7 +114,7 @@ class TraceStore:
 
         `known` are the arrays that the function depends on.
         """
-        lasting, graph, captures = compiled.executable.lasting, traced.graph, traced.captures
+        lasting, graph, captures = code.executable.lasting, traced.graph, traced.captures
         if lasting is None or not self._disk or not self._key:
             return "its code is not in the cache on disk"
         arrays = lasting.arrays()

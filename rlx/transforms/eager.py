@@ -150,7 +150,7 @@ def _code(
         traced = trace(call, tuple(arrays), {})
         if not accepts(traced.graph):
             return None
-        compiled = Lowered(traced, Device("cpu"), AS_IT_IS, lambda args, kwargs: (args, kwargs))
+        compiled = Lowered(traced, Device("cpu"), AS_IT_IS)
         pair: Any = tuple(arrays), {}
         return compiled.compile().path(Arguments(pair, pair))
     except RlxError:  # what is wrong the function itself says

@@ -226,7 +226,7 @@ def _entry(
         return None
     if not outside.hold():
         return None
-    lowered = Lowered(traced, default_device(), OPTIONS, lambda args, kwargs: (args, kwargs))
+    lowered = Lowered(traced, default_device(), OPTIONS)
     compiled: Compiled = lowered.compile()
     if not compiled.has_path:
         return None

@@ -3,46 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ArgumentError, StructureError
-from ...ir.graph import Graph
 from ...ir.record import record
-from ...runtime.compiled import CompiledGraph
+from ...runtime.compiled import CompiledCode
 from ...runtime.constants import WithConstants
-from ...runtime.session import CompileOptions, default_session
+from ...runtime.session import default_session
 from ...trace import pytree
 from ...trace.make_graph import Traced
 from .signature import difference
 
+if TYPE_CHECKING:
+    from .compiled import Compiled
+
 SIDES = ("the argument it was compiled for", "the bound one")
-
-
-class Owner(Protocol):
-    """The interface of a compiled function whose arguments can be bound."""
-
-    traced: Traced
-    compiled: CompiledGraph
-    options: CompileOptions
-
-    @property
-    def graph(self) -> Graph:
-        """The recorded graph."""
-        ...
 
 
 @record
 class Binding:
-    """A compiled function with some arguments bound.
+    """A compiled function with some arguments bound."""
 
-    `names` are the bound ones, `constants` is what was compiled for them. `compiled` takes the
-    leaves of the others, whose structure is `tree`.
-    """
-
-    names: frozenset[str]
-    constants: WithConstants
-    compiled: CompiledGraph
-    tree: pytree.Structure
+    names: frozenset[str]  # of the bound arguments
+    constants: WithConstants  # what was compiled for them
+    code: CompiledCode  # takes the leaves of the others
+    tree: pytree.Structure  # of the others
 
     @property
     def report(self) -> str:
@@ -55,13 +40,13 @@ class Binding:
         if tree == self.tree:
             return leaves
         raise StructureError(
-            f"{self.compiled.graph.name} was compiled for other arguments: "
+            f"{self.code.signature.name} was compiled for other arguments: "
             f"{difference(self.tree, tree)}",
             fix=f"leave out what is bound ({', '.join(sorted(self.names))}) and what is static",
         )
 
 
-def bound_to(owner: Owner, before: Binding | None, arguments: Mapping[str, Any]) -> Binding:
+def bound_to(owner: Compiled, before: Binding | None, arguments: Mapping[str, Any]) -> Binding:
     """Bind arguments, with code that was compiled `before` for the same ones."""
     table = _arguments(owner.traced)
     arrays: list[Any] = []
@@ -69,14 +54,14 @@ def bound_to(owner: Owner, before: Binding | None, arguments: Mapping[str, Any])
     for name, tree in arguments.items():
         if name not in table:
             raise ArgumentError(
-                f"{owner.compiled.graph.name} has no argument {name!r} to bind",
+                f"{owner.signature.name} has no argument {name!r} to bind",
                 fix=f"its arguments are {', '.join(table)}",
             )
         spec, first = table[name]
         mine = range(first, first + spec.num_leaves)
-        if set(mine) & set(owner.compiled.donated):
+        if set(mine) & set(owner.donated):
             raise ArgumentError(
-                f"{name!r} of {owner.compiled.graph.name} is donated, so each call needs arrays "
+                f"{name!r} of {owner.signature.name} is donated, so each call needs arrays "
                 "of its own",
                 fix="do not donate what is bound",
             )
@@ -88,7 +73,7 @@ def bound_to(owner: Owner, before: Binding | None, arguments: Mapping[str, Any])
     if before is not None and before.names == names:
         constants = before.constants
     else:
-        session = default_session(owner.compiled.device)
+        session = default_session(owner.device)
         constants = WithConstants.of(session, owner.graph, places, owner.options)
     given = dict(zip(places, (*arrays, *captures), strict=True))
     return Binding(names, constants, constants.bind(given), _others(owner.traced, names))

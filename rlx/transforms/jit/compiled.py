@@ -1,11 +1,18 @@
-"""Traced and compiled functions, as `jit` makes them for one kind of arguments."""
+"""Traced and compiled functions, as `jit` makes them for one kind of arguments.
+
+From a function to the address of its code there are four objects. `Jitted` finds by the kind of the
+arguments a `Compiled`: the structure of arguments and results, the constants, and an `Executable`
+with all that a backend knows of the program. Its `entry` is an object of C that reads arrays and
+jumps to the address. A call path (`paths.py`) goes to the entry past all of them.
+"""
 
 from __future__ import annotations
 
 import functools
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -14,12 +21,12 @@ from ...ir.errors import ArgumentError, StructureError
 from ...ir.graph import Graph
 from ...ir.policy import Policy
 from ...ir.record import field, record, replace
-from ...ir.tracebacks import boundary
+from ...ir.tracebacks import boundary, hide_frames
 from ...ir.types import as_dtype
-from ...runtime import MISS
-from ...runtime.compiled import CompiledGraph, Cost, parameter_names, places_of
+from ...runtime import MISS, Executable
+from ...runtime.compiled import CompiledCode, CompiledGraph, Cost, parameter_names, places_of
 from ...runtime.constants import hold_constants
-from ...runtime.queue import Pending, failing, given_calls, run_all
+from ...runtime.queue import Pending, Queue, failing, given_calls, run_all
 from ...runtime.session import CompileOptions, default_session
 from ...trace import pytree
 from ...trace.host import PYTHON_SCALARS
@@ -32,41 +39,110 @@ from .sizes import with_leaves
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeAlias
-
-from ...ir.tracebacks import hide_frames
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from .compiled import Compiled
-
 
 MarkStatic = Callable[[Any, Any], tuple[Any, Any]]
-# a call to make: what is compiled, the arrays it takes, and what makes a tree of its results
-Ready: TypeAlias = tuple[CompiledGraph, tuple[Any, ...], Callable[[Any], Any]]
+# a call to make: the code, the arrays it takes, and what makes a tree of its results
+Ready: TypeAlias = tuple[CompiledCode, Sequence[Any], Callable[[Any], Any]]
+
+
+class TreeCalls(ABC):
+    """Calls of a function of trees that nobody waits for, and many calls at once."""
+
+    @abstractmethod
+    def _ready(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
+        """A call to make; errors say that a method of this `name` was called."""
+
+    def run_async(self, *args: Any, **kwargs: Any) -> Pending:
+        """Run on the session's thread, and give a result to wait for, or to await.
+
+        It compiles now, if it must, checks arguments, and copies memory of NumPy arrays, so the
+        caller may change it at once. Calls run in the order they came. All errors come out where
+        the result is asked for: `p.result()` or `await p`.
+
+        >>> import rlx
+        >>> double = rlx.jit(lambda x: x * 2)
+        >>> pending = [double.run_async(rlx.array([float(i)])) for i in range(3)]
+        >>> [p.result().item() for p in pending]
+        [0.0, 2.0, 4.0]
+        """
+        try:
+            code, arrays, unflatten = self._ready("run_async", args, kwargs)
+        except Exception as error:
+            hide_frames(error)
+            return Pending.failed(error)
+        return code.start(lambda: arrays, then=unflatten)
+
+    @boundary
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Like `run_async`, but give a future, and check arguments at once."""
+        code, arrays, unflatten = self._ready("submit", args, kwargs)
+        return code.submit_then(arrays, then=unflatten)
+
+    @boundary
+    def run_many(self, calls: Iterable[Any], *, return_errors: bool = False) -> list[Any]:
+        """Run several calls, some of them concurrently, with results in order.
+
+        Each is a tuple of arguments, or the one argument. All of them run, also where one fails:
+        then the error of the first that failed is raised, or with `return_errors` each stands
+        where its result would.
+
+        >>> import rlx
+        >>> [y.item() for y in rlx.jit(lambda x, y: x * y).run_many([(1, 2), (3, 4)])]
+        [2, 12]
+        """
+        jobs: list[Callable[[], Any]] = []
+        is_on_host = True
+        for call in given_calls("run_many", calls):
+            try:
+                args = call if isinstance(call, tuple) else (call,)
+                code, arrays, unflatten = self._ready("run_many", args, {})
+            except Exception as error:
+                jobs.append(failing(error))
+            else:
+                jobs.append(code.planned(tuple(arrays), unflatten))
+                is_on_host = is_on_host and code.executable.memory is None
+        return run_all(jobs, is_on_host, return_errors)
 
 
 @record(frozen=False, eq=False, repr=False)
-class Compiled:
+class Compiled(CompiledCode, TreeCalls):
     """A traced and compiled function for one kind of arguments.
 
     A call takes arguments like those it was recorded for; static ones may be left out, and bound
-    ones must be. If an earlier process recorded it, the graph in `traced` has no nodes, and
-    `record` gives them.
+    ones must be.
     """
 
-    traced: Traced
-    compiled: CompiledGraph
+    traced: Traced  # its graph has no nodes if an earlier process traced it
+    signature: Graph  # of the code, which holds captured arrays, or takes them as last
+    device: str
+    executable: Executable
+    queue: Queue
+    donated: tuple[int, ...]  # parameters whose arrays each call gives away
+    precision: Policy  # under which it was compiled
     mark_static: MarkStatic
-    record: Callable[[], Graph] | None = None
-    options: CompileOptions = field(default_factory=CompileOptions)
+    options: CompileOptions
+    record: Callable[[], Graph] | None = None  # traces it again if an earlier process did
     settled: threading.Lock = field(default_factory=threading.Lock)  # taken when code is to stay
-    _bound: Binding | None = None
+    _binding: Binding | None = None
     _set: dict[str, Any] = field(default_factory=dict)  # what `set_param` was given
 
-    def __repr__(self) -> str:
-        return f"<{self.traced.graph.signature} compiled for {self.compiled.device}>"
+    @staticmethod
+    def of(
+        traced: Traced,
+        code: CompiledGraph,
+        mark_static: MarkStatic,
+        options: CompileOptions,
+        record: Callable[[], Graph] | None = None,
+    ) -> Compiled:
+        """The function whose graph was compiled."""
+        plain = code.graph, code.device, code.executable, code.queue, code.donated, code.precision
+        return Compiled(traced, *plain, mark_static, options, record)
+
+    @property
+    def compiled(self) -> CompiledGraph:
+        """Its code alone, which takes one array for each parameter."""
+        plain = self.signature, self.device, self.executable, self.queue, self.donated
+        return CompiledGraph(*plain, precision=self.precision)
 
     @property
     def graph(self) -> Graph:
@@ -76,12 +152,7 @@ class Compiled:
     @property
     def stages(self) -> dict[str, str]:
         """The text of each stage, from the traced graph to the machine code."""
-        return (self._bound or self).compiled.stages
-
-    @property
-    def precision(self) -> Policy:
-        """The precision policy under which it was compiled."""
-        return self.compiled.precision
+        return self._binding.code.stages if self._binding else super().stages
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,17 +161,17 @@ class Compiled:
 
     def cost(self) -> Cost:
         """The work and memory of one call, by a static cost model."""
-        return (self._bound or self).compiled.cost()
+        return self._binding.code.cost() if self._binding else super().cost()
 
     def report(self) -> str:
         """Report how each op runs, and what was precomputed for bound arguments."""
-        bound = self._bound
-        return f"{bound.compiled.report()}\n{bound.report}" if bound else self.compiled.report()
+        bound = self._binding
+        return f"{bound.code.report()}\n{bound.report}" if bound else super().report()
 
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        compiled, arrays, unflatten = self._ready(args, kwargs)
-        return unflatten(compiled(*arrays))
+        code, arrays, unflatten = self._ready("__call__", args, kwargs)
+        return unflatten(code._call(*arrays))
 
     @boundary
     def bind(self, **arguments: Any) -> None:
@@ -117,7 +188,7 @@ class Compiled:
         >>> scale(rlx.array([1.0, 2.0])).tolist()
         [10.0, 20.0]
         """
-        self._bound = bound_to(self, self._bound, arguments) if arguments else None
+        self._binding = bound_to(self, self._binding, arguments) if arguments else None
         self._set = {}
 
     @boundary
@@ -157,10 +228,10 @@ class Compiled:
     @property
     def bound(self) -> tuple[str, ...]:
         """The names of the arguments that are bound, which calls leave out."""
-        return tuple(sorted(self._bound.names)) if self._bound else ()
+        return tuple(sorted(self._binding.names)) if self._binding else ()
 
     def _rebind(self, given: dict[str, Any]) -> None:
-        self._bound, self._set = bound_to(self, self._bound, given), given
+        self._binding, self._set = bound_to(self, self._binding, given), given
 
     def _check_set(self, name: str) -> None:
         """Raise an error if `bind` was used, which keeps no arrays to bind again."""
@@ -196,37 +267,45 @@ class Compiled:
 
     @functools.cached_property
     def captures(self) -> tuple[Any, ...]:
-        """Captured arrays that `compiled` takes as arguments."""
-        is_held = len(self.compiled.graph.params) == self.traced.n_args
+        """Captured arrays that the code takes as arguments."""
+        is_held = len(self.signature.params) == self.traced.n_args
         return () if is_held else self.traced.captures
 
     @functools.cached_property
     def passed(self) -> tuple[Any, ...]:
         """Arrays that machine code takes after the leaves."""
-        return (*self.captures, *self.compiled.executable.held)
+        return (*self.captures, *self.executable.held)
 
     def ready(self, leaves: Sequence[Any]) -> Ready:
         """A call on the leaves of the arguments, none of them bound."""
-        return self.compiled, (*leaves, *self.captures), self._unflatten
+        return self, (*leaves, *self.captures), self._unflatten
 
-    def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
-        bound = self._bound
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """Run on the leaves of the arguments, none of them bound."""
+        return self._unflatten(self._call(*leaves, *self.captures))
+
+    def fill(self, leaves: Sequence[Any], out: Any) -> None:
+        """Run on the leaves of the arguments, and write the results into a tree of arrays."""
+        self._fill((*leaves, *self.captures), self.outs(out))
+
+    def _ready(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
+        bound = self._binding
         if bound is None:
             return self.ready(self._leaves(args, kwargs))
-        return bound.compiled, tuple(bound.leaves(args, kwargs)), self._unflatten
+        return bound.code, bound.leaves(args, kwargs), self._unflatten
 
     def try_run(self, leaves: Sequence[Any]) -> Any:
         """Run if the leaves are arrays that fit as they are; else give MISS."""
         if (
             not self.has_path
-            or self.compiled.donated
+            or self.donated
             or not all(
                 type(leaves[i]) is kind if kind else type(leaves[i]) not in PYTHON_SCALARS
                 for i, kind in self.scalars.items()
             )
         ):
             return MISS
-        results = self.compiled.executable.entry(*leaves, *self.passed)
+        results = self.executable.entry(*leaves, *self.passed)
         if results is MISS:
             return MISS
         return self._unflatten(aliasing.make_here(results) if aliasing.open_traces else results)
@@ -234,7 +313,7 @@ class Compiled:
     @functools.cached_property
     def has_path(self) -> bool:
         """Whether a call path may enter its machine code."""
-        return self.compiled.executable.miss is MISS
+        return self.executable.miss is MISS
 
     @functools.cached_property
     def scalars(self) -> dict[int, type | None]:
@@ -244,22 +323,20 @@ class Compiled:
 
     def improve(self) -> None:
         """Tier up: replace the machine code by better code."""
-        executable = self.compiled.executable
+        executable = self.executable
         assert executable.make_tier_up is not None, "there is no better code"
         better = executable.make_tier_up()
-        self.compiled.executable = executable.improved(better)
-        default_session(self.compiled.device).cache.improve(executable.make_tier_up, better)
+        self.executable = executable.improved(better)
+        default_session(self.device).cache.improve(executable.make_tier_up, better)
 
     def path(self, arguments: Arguments) -> Callable[..., Any]:
         """Make the call path into the machine code for arguments like these."""
-        traced, entry = self.traced, self.compiled.executable.entry
+        traced, entry = self.traced, self.executable.entry
         out, count = traced.out_tree, len(traced.graph.results)
         is_flat_out = out.is_leaf() or (count != 1 and out == pytree.structure((0,) * count))
         is_flat_in = traced.in_tree == pytree.structure(((0,) * traced.n_args, {}))
-        if self.compiled.donated:
-            return call_path(
-                self.compiled.try_donating, traced, arguments, self.scalars, self.captures
-            )
+        if self.donated:
+            return call_path(self.try_donating, traced, arguments, self.scalars, self.captures)
         if is_flat_in and is_flat_out and not (self.passed or self.scalars):
             return entry
         return call_path(entry, traced, arguments, self.scalars, self.passed)
@@ -270,43 +347,17 @@ class Compiled:
 
         Nothing is allocated or copied for an array that is dense and apart from the arguments.
         """
-        compiled, arrays, _ = self._ready(args, kwargs)
-        compiled.run_into(*arrays, out=self.outs(out))
+        code, arrays, _ = self._ready("run_into", args, kwargs)
+        code._fill(arrays, self.outs(out))
 
     def outs(self, out: Any) -> list[Any]:
         """The arrays of a tree like the result."""
         sides = ("the result", "`out`")
         return pytree.flatten_like(self.traced.out_tree, out, "run_into", sides)
 
-    @boundary
-    def run_async(self, *args: Any, **kwargs: Any) -> Pending:
-        """Run on the session's thread, and give a result to wait for, or to await.
-
-        Use it as `p = c.run_async(x)`, then `p.result()`; or `await c.run_async(x)`. Arguments are
-        checked and memory of NumPy arrays is copied now, so the caller may change it at once. All
-        errors come out where the result is asked for.
-        """
-        return start_call(lambda: self._ready(args, kwargs))
-
-    @boundary
-    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Like `run_async`, but give a future, and check arguments at once."""
-        compiled, arrays, unflatten = self._ready(args, kwargs)
-        return compiled.submit_then(arrays, then=unflatten)
-
-    @boundary
-    def run_many(self, calls: Iterable[Any], *, return_errors: bool = False) -> list[Any]:
-        """Run several calls, some of them concurrently, with results in order.
-
-        Each is a tuple of arguments, or the one argument. All of them run, also where one fails:
-        then the error of the first that failed is raised, or with `return_errors` each stands
-        where its result would.
-        """
-        return run_calls(lambda args: self._ready(args, {}), calls, return_errors)
-
     def path_into(self, arguments: Arguments, out: Any) -> Callable[..., Any]:
         """Make the call path into machine code that writes to arrays like `out`."""
-        entry = self.compiled.executable.entry_filling
+        entry = self.executable.entry_filling
         return into_path(entry, self.traced, arguments, self.scalars, self.passed, out)
 
     def _unflatten(self, results: Any) -> Any:
@@ -321,7 +372,7 @@ class Lowered:
     traced: Traced
     device: str
     options: CompileOptions
-    mark_static: MarkStatic
+    mark_static: MarkStatic = lambda args, kwargs: (args, kwargs)
 
     def __repr__(self) -> str:
         return f"<{self.traced.graph.signature} recorded for {self.device}>"
@@ -344,39 +395,9 @@ class Lowered:
         session, fixed = default_session(self.device), replace(options, fixed=len(captures))
         compiled = session.compile(self.graph, options=fixed)
         compiled = hold_constants(compiled, captures) if captures else compiled
-        return Compiled(self.traced, compiled, self.mark_static, options=options)
+        return Compiled.of(self.traced, compiled, self.mark_static, options)
 
 
 def _python_type(dtype: np.dtype) -> type:
     """The Python type whose default dtype this is."""
     return next(kind for kind in PYTHON_SCALARS if as_dtype(kind) == dtype)
-
-
-# -- calls of a jitted function: those nobody waits for yet, and many at once ---------------------
-
-
-def start_call(ready: Callable[[], Ready]) -> Pending:
-    """Start a call; all errors come out where its result is asked for."""
-    try:
-        compiled, arrays, unflatten = ready()
-    except Exception as error:
-        hide_frames(error)
-        return Pending.failed(error)
-    return compiled.start(lambda: arrays, then=unflatten)
-
-
-def run_calls(
-    ready: Callable[[tuple[Any, ...]], Ready], calls: Iterable[Any], return_errors: bool
-) -> list[Any]:
-    """Run several calls, and give their results in order."""
-    jobs: list[Callable[[], Any]] = []
-    is_on_host = True
-    for call in given_calls("run_many", calls):
-        try:
-            compiled, arrays, unflatten = ready(call if isinstance(call, tuple) else (call,))
-        except Exception as error:
-            jobs.append(failing(error))
-        else:
-            jobs.append(compiled.planned(arrays, unflatten))
-            is_on_host = is_on_host and compiled.executable.memory is None
-    return run_all(jobs, is_on_host, return_errors)

@@ -6,8 +6,8 @@ import functools
 import inspect
 import types
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...ir.config import Settings, config
 from ...ir.errors import ArgumentError, ConcretizationError, StaticArgumentError
@@ -20,7 +20,6 @@ from ...ir.types import Type
 from ...runtime import MISS, Device, default_device
 from ...runtime.cache import SingleFlight
 from ...runtime.debug import tell_reason
-from ...runtime.queue import Pending
 from ...runtime.session import CompileOptions, default_session
 from ...trace import pytree
 from ...trace.apply import as_leaf, as_operand, operand_type, to_value
@@ -31,7 +30,7 @@ from ...trace.named import asked_axes
 from ...trace.placement import common_device, run_here
 from ...trace.tensor import TracedTensor
 from .auto_device import AUTO, DeviceChoice
-from .compiled import Compiled, Lowered, Ready, run_calls, start_call
+from .compiled import Compiled, Lowered, Ready, TreeCalls
 from .disable import run_at_once
 from .paths import Arguments, Call, TimedPath, may_be_better, missed, unless_static
 from .signature import (
@@ -39,21 +38,17 @@ from .signature import (
     Key,
     LruCache,
     check_recompile,
-    compiled_in,
     kinds_of,
     reason_to_compile,
 )
 from .sizes import Dynamic
 from .trace_cache import TraceCache
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
 PATHS = 4  # kinds of arguments that are tried before they are looked at
 KEPT = 512  # kinds of arguments a function stays compiled for
 
 
-class Jitted:
+class Jitted(TreeCalls):
     """A function that `jit` compiles when it is called."""
 
     def __init__(
@@ -110,11 +105,10 @@ class Jitted:
     @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Trace the function for arguments like these."""
-        args, kwargs = self._arguments(args, kwargs)
-        leaves, tree = pytree.flatten((args, kwargs))
-        traced = self._trace(args, kwargs, leaves, tree)
-        call = Call(Arguments((args, kwargs), (args, kwargs)), leaves, tree)
-        return self._where(call, traced)._lowered(traced)
+        marked = self._arguments(args, kwargs)
+        call = Call(Arguments(marked, marked), *pytree.flatten(marked))
+        traced = self._trace(call)
+        return self._where(call, traced)._lower(traced)
 
     @property
     def _device(self) -> Device:
@@ -146,32 +140,23 @@ class Jitted:
 
     def _fastest(self, call: Call) -> str:
         """The device that the cost model predicts to be fastest for such arguments."""
-        leaves, tree = call.leaves, call.tree
-        if any(isinstance(x, TracedTensor | Value) for x in leaves):
+        if call.is_traced:
             return str(self._device)  # it becomes a part of another function
-        args, kwargs = call.arguments.marked
-        kind, name = (tree, kinds_of(self._fn, args, leaves, tree)), function_name(self._fn)
-        record = functools.partial(self._trace, args, kwargs, leaves, tree)
-        return self._choice.device(kind, leaves, record, self._options, name)
+        kind, name = (call.tree, kinds_of(self._fn, call)), function_name(self._fn)
+        record = functools.partial(self._trace, call)
+        return self._choice.device(kind, call.leaves, record, self._options, name)
 
-    def _trace(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        leaves: Sequence[Any],
-        tree: pytree.Structure,
-    ) -> Traced:
+    def _trace(self, call: Call) -> Traced:
         """Trace the function, with symbolic sizes for dynamic arguments."""
         if self._dynamic is None:
-            return trace(self._fn, args, kwargs)
-        types = [x if isinstance(x, Type) else operand_type(as_operand(x)) for x in leaves]
-        opened = self._dynamic.types(args, tree, types)
-        rows = zip(leaves, types, opened, strict=True)
+            return trace(self._fn, *call.marked)
+        types = [x if isinstance(x, Type) else operand_type(as_operand(x)) for x in call.leaves]
+        opened = self._dynamic.types(call, types)
+        rows = zip(call.leaves, types, opened, strict=True)
         known = [x if now == was else now for x, was, now in rows]
-        args, kwargs = pytree.unflatten(tree, known)
-        return trace(self._fn, args, kwargs)
+        return trace(self._fn, *pytree.unflatten(call.tree, known))
 
-    def _lowered(self, traced: Traced) -> Lowered:
+    def _lower(self, traced: Traced) -> Lowered:
         options = self._options
         if self._dynamic is not None:
             buckets = self._dynamic.buckets_of(traced.graph, options.buckets)
@@ -180,8 +165,7 @@ class Jitted:
 
     def cache_size(self) -> int:
         """The number of kinds of arguments that it is compiled for."""
-        now = compiled_in()
-        return sum(key.settings == now for each in self._everywhere for key in each._entries)
+        return sum(key.is_current for each in self._everywhere for key in each._entries)
 
     @property
     def _everywhere(self) -> list[Jitted]:
@@ -252,7 +236,10 @@ class Jitted:
             ) from None
         return pytree.Static(value)
 
+    # -- the slow path: a key, the cache of keys, and for a new key tracing and lowering -----------
+
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call where the last call path did not fit."""
         if config.disable_jit:
             with looking(self._options.debug_nans):
                 return run_at_once(self._fn, args, kwargs, None if self._follows else self._named)
@@ -272,12 +259,63 @@ class Jitted:
             result = recent.try_run(call.leaves)
             if result is not MISS:
                 return result
-        made = self._made(call)
-        if isinstance(made, Traced):
-            return self._record(made, call.leaves)
-        self._open_path(made, call)
-        compiled, arrays, unflatten = made.ready(call.leaves)
-        return unflatten(compiled(*arrays))
+        found = self._found(call)
+        if isinstance(found, Traced):
+            return self._record(found, call.leaves)
+        self._open_path(found, call)
+        return found.run(call.leaves)
+
+    def _found(self, call: Call) -> Compiled | Traced:
+        """What is compiled for such arguments; in an outer trace, what was traced for them."""
+        if call.is_traced:
+            return trace(self._fn, *call.marked)
+        key = self._key(call)
+        entry = self._entries.get(key)
+        if entry is None:
+            with self._making.turn(key):  # another thread may make it
+                entry = self._entries.get(key) or self._compile(key, call)
+        return entry
+
+    def _key(self, call: Call) -> Key:
+        """The key of a call, with dims for the sizes that are left open."""
+        kinds = kinds_of(self._fn, call)
+        if self._dynamic is not None:
+            types = [kind[0] if isinstance(kind[0], Type) else Type(*kind) for kind in kinds]
+            rows = zip(kinds, types, self._dynamic.types(call, types), strict=True)
+            kinds = tuple(kind if now == was else (now.dtype, now.shape) for kind, was, now in rows)
+        return Key.now(call.tree, kinds)
+
+    def _compile(self, key: Key, call: Call) -> Compiled | Traced:
+        """Trace, lower and compile for a new key, or recall what an earlier process did."""
+        reason = self._entries.reason(key, KEPT)
+        reason = reason or reason_to_compile(self._fn, call, key, list(self._entries))
+        check_recompile(self._fn, reason)
+        about = self._fn, key, self._device, self._options, self._dynamic
+        disk = TraceCache.of(*about) if config.cache else None
+        entry = disk.recall(self._fn, call.leaves, self._arguments) if disk else None
+        if entry is None:
+            with asked_axes() as asked:
+                traced = self._trace(call)
+            # it holds in the enclosing trace only
+            if asked or any(isinstance(c, Value) for c in traced.captures):
+                return traced
+            there = self._where(call, traced)
+            entry = there._lower(traced).compile()
+            key = Key.now(*key[:2])  # tracing may have changed settings
+            if disk and there is self:
+                disk.keep(entry)
+        if key.is_current:  # no other thread has changed them
+            self._cache(key, entry, reason)
+        return entry
+
+    def _cache(self, key: Key, entry: Compiled, reason: str) -> None:
+        """Keep what was compiled for a new key, in place of the least recently used."""
+        traced = entry.traced
+        if reason:
+            tell_reason(traced.graph.name, reason)
+        aliasing.hold((*traced.captures, *traced.baked), entry, traced.graph.name)
+        self._compiles, self._reason = self._compiles + 1, reason
+        self._entries.put(key, entry, KEPT)
 
     @boundary
     def run_into(self, *args: Any, out: Any, **kwargs: Any) -> None:
@@ -298,44 +336,12 @@ class Jitted:
         if there is not self:
             return there.run_into(*args, out=out, **kwargs)
         entry = self._alone(call, "run_into")
-        compiled, arrays, _ = entry.ready(call.leaves)
-        compiled.run_into(*arrays, out=entry.outs(out))
-        if entry.has_path and not entry.compiled.donated:
+        entry.fill(call.leaves, out)
+        if entry.has_path and not entry.donated:
             self._into = entry.path_into(call.arguments, out)
             self._close_if_changed(call)
 
-    def run_async(self, *args: Any, **kwargs: Any) -> Pending:
-        """Run on another thread, and give a result to wait for, or to await.
-
-        It compiles now, if it must, and copies memory of NumPy arrays, so the caller may change it
-        at once. Calls run in the order they came. Errors come out where the result is asked for.
-
-        >>> import rlx
-        >>> double = rlx.jit(lambda x: x * 2)
-        >>> pending = [double.run_async(rlx.array([float(i)])) for i in range(3)]
-        >>> [p.result().item() for p in pending]
-        [0.0, 2.0, 4.0]
-        """
-        return start_call(lambda: self._ready("run_async", args, kwargs))
-
-    @boundary
-    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Like `run_async`, but give a future, and check arguments at once."""
-        compiled, arrays, unflatten = self._ready("submit", args, kwargs)
-        return compiled.submit_then(arrays, then=unflatten)
-
-    @boundary
-    def run_many(self, calls: Iterable[Any], *, return_errors: bool = False) -> list[Any]:
-        """Run several calls, as `run_many` of a compiled function does.
-
-        >>> import rlx
-        >>> [y.item() for y in rlx.jit(lambda x, y: x * y).run_many([(1, 2), (3, 4)])]
-        [2, 12]
-        """
-        return run_calls(lambda args: self._ready("run_many", args, {}), calls, return_errors)
-
     def _ready(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
-        """A call to make, its function compiled."""
         call = self._call(args, kwargs)
         return self._where(call)._alone(call, name).ready(call.leaves)
 
@@ -352,69 +358,13 @@ class Jitted:
 
     def _alone(self, call: Call, name: str) -> Compiled:
         """The compiled function for a call outside of traces."""
-        made = self._made(call)
-        if isinstance(made, Compiled):
-            return made
+        found = self._found(call)
+        if isinstance(found, Compiled):
+            return found
         raise ConcretizationError(
             f"{name} of {function_name(self._fn)} was called while a function is recorded",
             fix="call the function itself: y = f(x)",
         )
-
-    def _made(self, call: Call) -> Compiled | Traced:
-        """Make the compiled function for arguments, or in a trace the recorded one."""
-        (args, kwargs), leaves, tree = call.arguments.marked, call.leaves, call.tree
-        if any(isinstance(x, TracedTensor | Value) for x in leaves):
-            return trace(self._fn, args, kwargs)
-        kinds = self._open_kinds(kinds_of(self._fn, args, leaves, tree), args, tree)
-        key = Key(tree, kinds, compiled_in())
-        entry = self._entries.get(key)
-        if entry is None:
-            with self._making.turn(key):
-                entry = self._entries.get(key) or self._made_for(key, call)
-        return entry
-
-    def _made_for(self, key: Key, call: Call) -> Compiled | Traced:
-        (args, kwargs), leaves, tree = call.arguments.marked, call.leaves, call.tree
-        reason = self._entries.reason(key, KEPT)
-        reason = reason or reason_to_compile(self._fn, args, key, list(self._entries))
-        check_recompile(self._fn, reason)
-        about = self._fn, key, self._device, self._options, self._dynamic
-        known = TraceCache.of(*about) if config.cache else None
-        entry = known.recall(self._fn, leaves, self._arguments) if known else None
-        if entry is None:
-            with asked_axes() as asked:
-                traced = self._trace(args, kwargs, leaves, tree)
-            # it holds in the enclosing trace only
-            if asked or any(isinstance(c, Value) for c in traced.captures):
-                return traced
-            there = self._where(call, traced)
-            key = key._replace(settings=compiled_in())  # tracing may have changed them
-            entry = there._lowered(traced).compile()
-            if known and there is self:
-                known.keep(entry)
-        if key.settings == compiled_in():  # no other thread has changed them
-            self._keep(key, entry, reason)
-        return entry
-
-    def _keep(self, key: Key, entry: Compiled, reason: str) -> None:
-        """Cache what was compiled for a new kind, in place of the least recently used."""
-        traced = entry.traced
-        if reason:
-            tell_reason(traced.graph.name, reason)
-        aliasing.hold((*traced.captures, *traced.baked), entry, traced.graph.name)
-        self._compiles, self._reason = self._compiles + 1, reason
-        self._entries.put(key, entry, KEPT)
-
-    def _open_kinds(
-        self, kinds: tuple[Any, ...], args: Sequence[Any], tree: pytree.Structure
-    ) -> tuple[Any, ...]:
-        """The kinds of the leaves, with dims for the sizes left open."""
-        if self._dynamic is None:
-            return kinds
-        types = [kind[0] if isinstance(kind[0], Type) else Type(*kind) for kind in kinds]
-        opened = self._dynamic.types(args, tree, types)
-        rows = zip(kinds, types, opened, strict=True)
-        return tuple(kind if now == was else (now.dtype, now.shape) for kind, was, now in rows)
 
     def _record(self, traced: Traced, leaves: Sequence[Any]) -> Any:
         """Record the function as one call node of the enclosing trace."""

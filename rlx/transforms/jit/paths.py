@@ -32,12 +32,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
 from ...ir.config import config
+from ...ir.graph import Value
 from ...runtime import MISS
 from ...runtime.debug import tell_tier_up
 from ...trace import pytree
 from ...trace.host import PYTHON_SCALARS
-from ...trace.make_graph import Traced
+from ...trace.make_graph import Traced, argument_origins, function_name
 from ...trace.pytree import optree
+from ...trace.tensor import TracedTensor
 
 if TYPE_CHECKING:
     from .compiled import Compiled
@@ -67,6 +69,20 @@ class Call:
     def __init__(self, arguments: Arguments, leaves: list[Any], tree: pytree.Structure) -> None:
         self.arguments, self.leaves, self.tree = arguments, leaves, tree
         self.settings = config.settings  # as the call begins
+
+    @property
+    def marked(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, with static values wrapped."""
+        return self.arguments.marked
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether it becomes a part of a function that is traced."""
+        return any(isinstance(x, TracedTensor | Value) for x in self.leaves)
+
+    def origins(self, fn: Callable[..., Any]) -> list[str]:
+        """The name of each leaf in an error of a function."""
+        return argument_origins(fn, self.marked[0], self.tree, function_name(fn))
 
 
 def unless_static(given: Any, marked: Any) -> Any:
@@ -366,11 +382,7 @@ NICENESS = 5  # of the thread that compiles: the program should hardly feel it
 
 def may_be_better(entry: Compiled) -> bool:
     """Whether a compiled function may tier up, so that its calls are timed."""
-    return (
-        not entry.settled.locked()
-        and config.swap
-        and entry.compiled.executable.make_tier_up is not None
-    )
+    return not entry.settled.locked() and config.swap and entry.executable.make_tier_up is not None
 
 
 @final
@@ -381,7 +393,7 @@ class TimedPath:
         self, path: Callable[..., Any], entry: Compiled, settle: Callable[[Compiled], None]
     ) -> None:
         self._path, self._entry, self._settle = path, entry, settle
-        self._limit = PAYS_AFTER * entry.compiled.executable.compile_seconds
+        self._limit = PAYS_AFTER * entry.executable.compile_seconds
         self._calls, self._seconds = 0, 0.0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

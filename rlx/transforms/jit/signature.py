@@ -21,23 +21,23 @@ from ...ir.types import Type
 from ...trace import pytree
 from ...trace.apply import as_operand, is_weak, operand_type
 from ...trace.array import Array
-from ...trace.make_graph import advice_for, argument_origins, function_name
+from ...trace.make_graph import advice_for, function_name
+from .paths import Call
+
+Kinds = tuple[tuple[Any, ...], ...]  # of leaves: dtype and shape, or type and weakness
 
 
-def kinds_of(
-    fn: Callable[..., Any], args: Sequence[Any], leaves: Sequence[Any], tree: pytree.Structure
-) -> tuple[Any, ...]:
+def kinds_of(fn: Callable[..., Any], call: Call) -> Kinds:
     """The kinds of all leaves of a function's arguments; an error names the leaf."""
     kinds: list[Any] = []
     try:
-        for leaf in leaves:
+        for leaf in call.leaves:
             kinds.append(_kind(leaf))
     except DtypeError as error:
         i = len(kinds)
-        origins = argument_origins(fn, args, tree, function_name(fn))
-        error.notes = (origins[i], *error.notes)
-        if not isinstance(leaves[i], np.ndarray):
-            error.fix = advice_for(leaves[i])
+        error.notes = (call.origins(fn)[i], *error.notes)
+        if not isinstance(call.leaves[i], np.ndarray):
+            error.fix = advice_for(call.leaves[i])
         raise
     return tuple(kinds)
 
@@ -53,17 +53,23 @@ def _kind(leaf: Any) -> tuple[Any, ...]:
 
 
 class Key(NamedTuple):
-    """What a compiled function is found by; each device has a cache of its own."""
+    """What a compiled function is found by."""
 
     structure: pytree.Structure  # of the arguments
-    kinds: tuple[tuple[Any, ...], ...]  # of each leaf
+    kinds: Kinds  # of each leaf
+    device: Any  # the default one while it was traced; each device it runs on has its own cache
     settings: tuple[Any, ...]  # under which it was compiled
 
+    @classmethod
+    def now(cls, structure: pytree.Structure, kinds: Kinds) -> Key:
+        """The key under the settings there are."""
+        settings = config.settings
+        return cls(structure, kinds, settings.device, settings.compiled_in)
 
-def compiled_in() -> tuple[Any, ...]:
-    """The settings on which compiled code depends, the default device among them."""
-    now = config.settings
-    return now.compiled_in, now.device
+    @property
+    def is_current(self) -> bool:
+        """Whether the device and the settings are those there are."""
+        return self[2:] == (config.settings.device, config.settings.compiled_in)
 
 
 SIDES = ("the compiled ones", "this call")
@@ -102,14 +108,12 @@ def check_recompile(fn: Callable[..., Any], reason: str) -> None:
         )
 
 
-def reason_to_compile(
-    fn: Callable[..., Any], args: Sequence[Any], key: Key, known: Sequence[Key]
-) -> str:
+def reason_to_compile(fn: Callable[..., Any], call: Call, key: Key, known: Sequence[Key]) -> str:
     """Why to compile: how a call differs from the nearest one compiled before.
 
     Empty for the first.
     """
-    known = [other for other in known if other.settings == key.settings]
+    known = [other for other in known if other[2:] == key[2:]]
     if not known:
         return ""
     tree, kinds = key.structure, key.kinds
@@ -119,8 +123,7 @@ def reason_to_compile(
         return difference(known[-1].structure, tree)
     pairs = [[(a, b) for a, b in zip(kinds, other, strict=True) if a != b] for other in alike]
     nearest = alike[min(range(len(alike)), key=lambda i: len(pairs[i]))]
-    origins = argument_origins(fn, args, tree, function_name(fn))
-    rows = zip(origins, kinds, nearest, strict=True)
+    rows = zip(call.origins(fn), kinds, nearest, strict=True)
     parts = [f"{name} is {_text(now)}, was {_text(was)}" for name, now, was in rows if now != was]
     more = len(parts) - MOST_NAMED
     return "; ".join(parts[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
@@ -229,7 +232,7 @@ class LruCache:
     @property
     def bytes(self) -> int:
         """The size of the programs, roughly."""
-        return sum(u.entry.compiled.executable.held_bytes for u in self._entries.copy().values())
+        return sum(u.entry.executable.held_bytes for u in self._entries.copy().values())
 
     def clear(self) -> None:
         """Remove all entries."""

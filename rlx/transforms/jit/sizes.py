@@ -20,7 +20,8 @@ from ...runtime.devices import Device
 from ...runtime.session import CompileOptions
 from ...runtime.sizes import Buckets
 from ...trace import pytree
-from ...trace.make_graph import Traced, argument_origins, function_name
+from ...trace.make_graph import Traced, function_name
+from .paths import Call
 
 Axes = Mapping[int, "str | Dim"] | Mapping[Any, "Axes"]  # of an array, or of parts of a tree
 
@@ -37,15 +38,13 @@ class Dynamic:
     declared: dict[str, dict[int, Dim]]
     known: dict[pytree.Structure, dict[int, dict[int, Dim]]] = field(default_factory=dict)
 
-    def types(
-        self, args: Sequence[Any], tree: pytree.Structure, types: Sequence[Type]
-    ) -> list[Type]:
-        """The types of the leaves of arguments, with dims for symbolic sizes."""
-        if tree not in self.known:
-            self.known[tree] = self._places(args, tree)
+    def types(self, call: Call, types: Sequence[Type]) -> list[Type]:
+        """The types of the leaves of a call, with dims for symbolic sizes."""
+        if call.tree not in self.known:
+            self.known[call.tree] = self._places(call)
         opened = list(types)
-        for place, axes in self.known[tree].items():
-            opened[place] = self._opened(place, types[place], axes, args, tree)
+        for place, axes in self.known[call.tree].items():
+            opened[place] = self._opened(place, types[place], axes, call)
         return opened
 
     def buckets_of(self, graph: Graph, buckets: Buckets) -> Buckets:
@@ -55,10 +54,9 @@ class Dynamic:
         here = {symbol.name for type in graph.param_types for symbol in type.symbols}
         return tuple(row for row in buckets if row[0] in here or row[0] not in declared)
 
-    def _places(self, args: Sequence[Any], tree: pytree.Structure) -> dict[int, dict[int, Dim]]:
+    def _places(self, call: Call) -> dict[int, dict[int, Dim]]:
         """The symbolic axes of each leaf that has some."""
-        origins = argument_origins(self.fn, args, tree, function_name(self.fn))
-        names = [origin.split(", ", 1)[1] for origin in origins]
+        names = [origin.split(", ", 1)[1] for origin in call.origins(self.fn)]
         parameters = inspect.signature(self.fn).parameters
         found: dict[int, dict[int, Dim]] = {}
         for name, axes in self.declared.items():
@@ -74,20 +72,12 @@ class Dynamic:
                 found[place] = {**found.get(place, {}), **axes}
         return found
 
-    def _opened(
-        self,
-        place: int,
-        type: Type,
-        axes: Mapping[int, Dim],
-        args: Sequence[Any],
-        tree: pytree.Structure,
-    ) -> Type:
+    def _opened(self, place: int, type: Type, axes: Mapping[int, Dim], call: Call) -> Type:
         shape = list(type.shape)
         for axis, size in axes.items():
             if not -type.rank <= axis < type.rank:
-                origin = argument_origins(self.fn, args, tree, function_name(self.fn))[place]
                 raise _wrong(
-                    f"{origin} is {type}, it has no axis {axis} to be {size}",
+                    f"{call.origins(self.fn)[place]} is {type}, it has no axis {axis} to be {size}",
                     f"pass an array of rank {max(axis + 1, -axis)} or more, or change `dynamic`",
                 )
             shape[axis] = size

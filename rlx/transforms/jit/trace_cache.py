@@ -38,7 +38,7 @@ class TraceCache:
         device: str,
         options: CompileOptions,
     ) -> None:
-        self._tree, self._kinds = tree, kinds
+        self._tree, self._kinds, self._options = tree, kinds, options
         self._identity = functools.partial(_identity, fn, tree, kinds)
         self._hash, self._arrays, self._why = self._identity()
         self._memory = (
@@ -83,7 +83,7 @@ class TraceCache:
         weak = tuple(isinstance(kind[0], Type) and kind[1] for kind in self._kinds)
         baked = tuple(self._arrays[i] for i in known.baked)
         traced = Traced(graph, captures, tree, out_tree, weak, known.weak, baked)
-        return Compiled(traced, compiled, mark_static, whole)
+        return Compiled.of(traced, compiled, mark_static, self._options, whole)
 
     def keep(self, entry: Compiled) -> None:
         """Keep the function for later processes.
@@ -95,7 +95,7 @@ class TraceCache:
         if self._memory and self._identity(is_recorded=True)[0] != self._hash:
             why = "recording it changes what lies outside"
         elif self._memory:
-            why = self._memory.write(entry.compiled, traced, self._arrays)
+            why = self._memory.write(entry, traced, self._arrays)
         if why:
             tell_recorded(traced.graph.name, why)
 
