@@ -1,4 +1,4 @@
-"""WGSL for bits, comparisons, integers and conversions, also of 64 bits.
+"""WGSL for tests of numbers, signs, parts of floats and remainders; what else bits are needed for.
 
 A compiler of WGSL may assume that no number is NaN or infinite. So tests for those are tests of
 bits, and such constants are made from variables, which no compiler evaluates.
@@ -14,91 +14,12 @@ fn hidden_zero() -> f32 {
   return bitcast<f32>(zero_bits);
 }
 
-// -x, of which no compiler sees that x - x is 0.0, for it is not if x is infinite
-fn minus_f32(x: f32) -> f32 {
-  return bitcast<f32>(bitcast<u32>(x) ^ 0x80000000u);
-}
-
-fn is_nan_f32(x: f32) -> bool {
-  return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
-}
-
-fn is_finite_f32(x: f32) -> bool {
-  return (bitcast<u32>(x) & 0x7f800000u) != 0x7f800000u;
-}
-
-fn is_infinite(x: f32) -> bool {
-  return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u;
-}
-
 fn infinite_f32() -> f32 {
   return bitcast<f32>(infinity_bits);
 }
 
 fn nan_f32() -> f32 {
   return bitcast<f32>(nan_bits);
-}
-
-fn signed_f32(x: f32, signed: f32) -> f32 {
-  return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(signed) & 0x80000000u));
-}
-
-fn top_bits(x: f32, mask: u32) -> f32 {
-  return bitcast<f32>(bitcast<u32>(x) & mask);
-}
-
-fn power_of_two(n: i32) -> f32 {
-  return bitcast<f32>(u32(n + 127) << 23u);
-}
-
-fn scaled_f32(x: f32, n: i32) -> f32 {
-  let half = n / 2;
-  return x * power_of_two(half) * power_of_two(n - half);
-}
-
-fn equals_f32(x: f32, y: f32) -> bool {
-  return x == y && !is_nan_f32(x) && !is_nan_f32(y);
-}
-
-fn max_f32(x: f32, y: f32) -> f32 {
-  if (is_nan_f32(x)) { return x; }
-  if (is_nan_f32(y)) { return y; }
-  return select(y, x, x > y);
-}
-
-fn min_f32(x: f32, y: f32) -> f32 {
-  if (is_nan_f32(x)) { return x; }
-  if (is_nan_f32(y)) { return y; }
-  return select(y, x, x < y);
-}
-
-fn sign_f32(x: f32) -> f32 {
-  if (is_nan_f32(x)) { return x; }
-  return select(0.0, signed_f32(1.0, x), x != 0.0);
-}
-
-fn rem_f32(x: f32, y: f32) -> f32 {
-  let sign_bit = bitcast<u32>(x) & 0x80000000u;
-  var a = bitcast<u32>(x) & 0x7fffffffu;
-  let b = bitcast<u32>(y) & 0x7fffffffu;
-  if (b == 0u || a >= 0x7f800000u || b > 0x7f800000u) { return nan_f32(); }
-  if (a < b) { return x; }
-  var size = max(i32(a >> 23u), 1);
-  let least = max(i32(b >> 23u), 1);
-  var top = select(a & 0x7fffffu, (a & 0x7fffffu) | 0x800000u, (a >> 23u) > 0u);
-  let low = select(b & 0x7fffffu, (b & 0x7fffffu) | 0x800000u, (b >> 23u) > 0u);
-  while (size > least) {
-    top = (top % low) << 1u;
-    size -= 1;
-  }
-  top = top % low;
-  if (top == 0u) { return bitcast<f32>(sign_bit); }
-  while (top < 0x800000u && size > 1) {
-    top = top << 1u;
-    size -= 1;
-  }
-  let whole = select(top, (top & 0x7fffffu) | (u32(size) << 23u), top >= 0x800000u);
-  return bitcast<f32>(whole | sign_bit);
 }
 
 fn popcount_u64(x: u64) -> u64 {
@@ -110,40 +31,100 @@ fn clz_u64(x: u64) -> u64 {
   if (high != 0u) { return u64(countLeadingZeros(high)); }
   return u64(32u + countLeadingZeros(u32(x & 0xfffffffflu)));
 }
+"""
 
-fn minus_f64(x: f64) -> f64 {
-  return bitcast<f64>(bitcast<u64>(x) ^ 0x8000000000000000lu);
+OF_FLOATS = """
+// -x, of which no compiler sees that x - x is 0.0, for it is not if x is infinite
+fn minus_T(x: T) -> T {
+  return bitcast<T>(bitcast<BITS>(x) ^ SIGN);
 }
 
-fn is_nan_f64(x: f64) -> bool {
-  return !(x <= 0.0lf) && !(x >= 0.0lf);
+fn is_nan_T(x: T) -> bool {
+  return (bitcast<BITS>(x) & SIZE) > INFINITY;
 }
 
-fn is_finite_f64(x: f64) -> bool {
-  return abs(x) <= 1.7976931348623157e308lf;
+fn is_finite_T(x: T) -> bool {
+  return (bitcast<BITS>(x) & INFINITY) != INFINITY;
 }
 
-fn equals_f64(x: f64, y: f64) -> bool {
-  return x == y && !is_nan_f64(x);
+fn is_infinite_T(x: T) -> bool {
+  return (bitcast<BITS>(x) & SIZE) == INFINITY;
 }
 
-fn max_f64(x: f64, y: f64) -> f64 {
-  if (is_nan_f64(x)) { return x; }
-  if (is_nan_f64(y)) { return y; }
-  if (x > y) { return x; }
-  return y;
+fn equals_T(x: T, y: T) -> bool {
+  return x == y && !is_nan_T(x) && !is_nan_T(y);
 }
 
-fn min_f64(x: f64, y: f64) -> f64 {
-  if (is_nan_f64(x)) { return x; }
-  if (is_nan_f64(y)) { return y; }
-  if (x < y) { return x; }
-  return y;
+fn max_T(x: T, y: T) -> T {
+  if (is_nan_T(x)) { return x; }
+  if (is_nan_T(y)) { return y; }
+  return select(y, x, x > y);
 }
 
-fn sign_f64(x: f64) -> f64 {
-  if (x > 0.0lf) { return 1.0lf; }
-  if (x < 0.0lf) { return -1.0lf; }
-  return select(0.0lf, x, is_nan_f64(x));
+fn min_T(x: T, y: T) -> T {
+  if (is_nan_T(x)) { return x; }
+  if (is_nan_T(y)) { return y; }
+  return select(y, x, x < y);
+}
+
+fn sign_T(x: T) -> T {
+  if (is_nan_T(x)) { return x; }
+  return select(0.0, signed_T(1.0, x), x != 0.0);
+}
+
+fn signed_T(x: T, sign_of: T) -> T {
+  return bitcast<T>((bitcast<BITS>(x) & SIZE) | (bitcast<BITS>(sign_of) & SIGN));
+}
+
+fn masked_T(x: T, mask: BITS) -> T {
+  return bitcast<T>(bitcast<BITS>(x) & mask);
+}
+
+fn power_of_two_T(n: i32) -> T {
+  return bitcast<T>(BITS(u32(n + BIAS)) << PLACES);
+}
+
+fn scaled_T(x: T, n: i32) -> T {
+  let half = n / 2;
+  return x * power_of_two_T(half) * power_of_two_T(n - half);
+}
+
+struct Parts_T { size: T, power: i32 }
+
+// a number above 0 as one from 1 to 2, times a power of two
+fn parts_T(x: T) -> Parts_T {
+  var bits = bitcast<BITS>(x);
+  var n = -BIAS;
+  if (bits < LEADING) {
+    bits = bitcast<BITS>(T(bits));
+    n -= LEAST_POWER;
+  }
+  let size = bitcast<T>((bits & FRACTION) | bitcast<BITS>(power_of_two_T(0)));
+  return Parts_T(size, n + i32(u32(bits >> PLACES)));
+}
+
+fn rem_T(x: T, y: T) -> T {
+  let sign_bit = bitcast<BITS>(x) & SIGN;
+  let a = bitcast<BITS>(x) & SIZE;
+  let b = bitcast<BITS>(y) & SIZE;
+  if (b == NOTHING || a >= INFINITY || b > INFINITY) { return nan_T(); }
+  if (a < b) { return x; }
+  var size = max(i32(u32(a >> PLACES)), 1);
+  let least = max(i32(u32(b >> PLACES)), 1);
+  var top = select(a & FRACTION, (a & FRACTION) | LEADING, a >= LEADING);
+  let low = select(b & FRACTION, (b & FRACTION) | LEADING, b >= LEADING);
+  while (size > least) {
+    top = (top - top / low * low) << 1u;
+    size -= 1;
+  }
+  top = top - top / low * low;
+  if (top == NOTHING) { return bitcast<T>(sign_bit); }
+  while (top < LEADING && size > 1) {
+    top = top << 1u;
+    size -= 1;
+  }
+  let whole = select(top, (top & FRACTION) | (BITS(u32(size)) << PLACES), top >= LEADING);
+  return bitcast<T>(whole | sign_bit);
 }
 """
+"""For float32 and float64: see `shared_text.py`."""

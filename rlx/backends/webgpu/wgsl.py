@@ -183,12 +183,13 @@ def _moved(parameter: Parameter, place: str) -> str:
 
 # -- functions that WGSL lacks: those that a text calls are put before it -------------------------
 
+SHARED = bits_text.OF_FLOATS + shared_text.TEXT
 PARTS = (
     bits_text.TEXT,
+    shared_text.text_for(SHARED, "f32"),
     single_text.TEXT,
-    shared_text.text_for("f32"),
+    shared_text.text_for(SHARED, "f64"),
     double_text.TEXT,
-    shared_text.text_for("f64"),
 )
 _DECLARED = re.compile(r"^(?:fn|struct|var<private>) (\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
