@@ -60,53 +60,36 @@ class Lasting:
 class Executable:
     """A compiled graph.
 
-    `entry(*arrays)` takes one ndarray (or one instance of the array class it was compiled for)
-    for each parameter and gives an instance, or a tuple of instances where there is not exactly
-    one result. What does not fit the parameter types gives `miss`, with nothing done.
-
-    `entry_into(*arrays, *outs)` also takes an ndarray for each result to be written to, or None; it
-    is None where a device cannot do that. `entry_filling(*arrays, *outs)` writes to all of them and
-    gives None, or MISS where one cannot be written to or shares memory with another.
-    `reused_memory(parameters)` chooses for results (by number) one of these parameters whose memory
-    they may be written to.
-
-    If the last parameters are fixed, `prepare` makes of their arrays, which are dense, what entries
-    take in their place: arrays again, as many as it likes. Those that each call passes behind its
-    own are `held`.
-
-    If the device has `memory` of its own, results lie there, and the entry takes such arrays, too;
-    `make_donating` gives, for some parameters, an executable that may use up their arrays.
-
-    Where more work on the machine code may pay, `make_tier_up` gives an executable of the same
-    program whose code is better; it took about `compile_seconds` to make the code there is.
-
-    The rest is for looking inside: `make_stages` gives the text of each level by its name,
-    `make_report` tells what became of the ops, `seconds` how long each phase of the compile took,
-    `work` counts the scalar instructions of a call and the bytes it moves. A program that was
-    compiled by another process is not at hand. `lasting`, if it is there, lets a later process
-    `recall` the code.
+    `entry(*arrays)` takes an ndarray, or an instance of the array class it was compiled for, for
+    each parameter. It gives such an instance, or a tuple of them unless there is exactly one
+    result. If an argument does not fit its parameter, it does nothing and gives `miss`.
     """
 
     entry: Callable[..., Any]
     miss: object = MISS
-    make_stages: Callable[[], dict[str, str]] = dict
-    make_report: Callable[[], str] = str
-    arena_bytes: int = 0
+    make_stages: Callable[[], dict[str, str]] = dict  # the text of each level by its name
+    make_report: Callable[[], str] = str  # what became of the ops
+    arena_bytes: int = 0  # of the temporaries of a call
     constant_bytes: int = 0
-    program: Program | None = None
-    objects: tuple[bytes, ...] = ()
-    seconds: dict[str, float] = field(default_factory=dict)
-    work: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    program: Program | None = None  # None if another process compiled it
+    objects: tuple[bytes, ...] = ()  # the machine code
+    seconds: dict[str, float] = field(default_factory=dict)  # of each phase of the compile
+    work: Callable[[], tuple[int, int]] = lambda: (0, 0)  # instructions of a call, bytes it moves
+    # (*arrays, *outs): an out is an ndarray to write a result to, or None; None if not supported
     make_entry_into: Callable[[], Callable[..., Any]] | None = None
+    # the same, for an ndarray each: gives None, or MISS if one is read-only or two share memory
     make_entry_filling: Callable[[], Callable[..., Any]] = lambda: _always_miss
+    # result number -> the parameter, of those given, whose memory the result may be written to
     reused_memory: Callable[[Sequence[int]], dict[int, int]] = lambda parameters: {}
-    lasting: Lasting | None = None
+    lasting: Lasting | None = None  # lets a later process `recall` the code
+    # dense arrays of the fixed parameters -> the arrays, of any number, that entries take for them
     prepare: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]] = tuple
-    held: tuple[Any, ...] = ()
-    memory: Memory | None = None
+    held: tuple[Any, ...] = ()  # arguments that each call passes behind its own
+    memory: Memory | None = None  # the device's own: results lie there, and arguments may
+    # parameter numbers -> an executable that may use up the arrays of these parameters
     make_donating: Callable[[tuple[int, ...]], Executable] | None = None
-    make_tier_up: Callable[[], Executable] | None = None
-    compile_seconds: float = 0.0
+    make_tier_up: Callable[[], Executable] | None = None  # the same program, with better code
+    compile_seconds: float = 0.0  # what the machine code took to make, about
 
     @cached_property
     def held_bytes(self) -> int:
@@ -222,8 +205,8 @@ class Backend(ABC):
         return ways(lowered.hir, lowered.mir, lowered.program)
 
     def compiled_for(self) -> object:
-        """What compiled code depends on besides its graph; its text tells that apart."""
-        return self.name
+        """What compiled code depends on besides its graph, as a value with a telling repr."""
+        return self.name, self.description()
 
     def recall(
         self,

@@ -22,15 +22,12 @@ def register(dtype: np.dtype) -> np.dtype:
 
 @record
 class Parameter:
-    """An array a kernel is given, by its numbers' dtype.
-
-    If it `has_offset`, a number counts the elements that lie before its first one.
-    """
+    """An array that a kernel is given."""
 
     name: str
-    dtype: np.dtype
+    dtype: np.dtype  # of its elements
     is_written: bool
-    has_offset: bool
+    has_offset: bool  # whether an argument counts the elements before its first one
 
     @property
     def offset_name(self) -> str:
@@ -49,37 +46,25 @@ class LocalArray:
 
 @record
 class Signature:
-    """What stands around the lines of a kernel.
-
-    `numbers` are names of int32 arguments behind the arrays and their offsets. `threads` are those
-    of a group along x, y and z.
-    """
+    """What stands around the lines of a kernel."""
 
     parameters: tuple[Parameter, ...]
-    numbers: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()  # int32 arguments behind the arrays and their offsets
     locals: tuple[LocalArray, ...] = ()
-    threads: tuple[int, int, int] = (1, 1, 1)
+    threads: tuple[int, int, int] = (1, 1, 1)  # of a group, along x, y and z
 
 
 @record
 class Limits:
-    """What a device can do at once.
+    """What a device can do at once."""
 
-    `threads` is how many of a group pay, `groups` how many groups there may be along each axis,
-    `local_bytes` how much memory a group may share. A device is `serial` if few threads run at
-    once, each fast alone and over memory it goes through in order, as on a processor. It
-    `computes` vectors of so many float32 (`lanes`) at once where a dialect has them. If it does
-    not gain by what a group `shares`, products do without. `subgroup` is how many threads of a
-    group pass numbers to each other without a barrier: 1 if that is not known for sure.
-    """
-
-    threads: int = 256
-    groups: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
-    local_bytes: int = 32768
-    serial: bool = False
-    lanes: int = 1
-    shares: bool = True
-    subgroup: int = 1
+    threads: int = 256  # of a group, as far as more of them are faster
+    groups: tuple[int, int, int] = (2**31 - 1, 65535, 65535)  # along each axis, at most
+    local_bytes: int = 32768  # of the memory that a group shares
+    serial: bool = False  # like a processor: few threads, each fast over memory in order
+    lanes: int = 1  # float32 numbers of a vector, for dialects that have vectors
+    shares: bool = True  # whether products gain by the memory that a group shares
+    subgroup: int = 1  # threads that pass numbers without a barrier; 1 if unknown
 
 
 class Dialect(ABC):

@@ -94,22 +94,20 @@ class Product:
 
 @record(frozen=False)
 class Plan:
-    """A program and the launches of its steps, or none for the runner's.
+    """A program and the launches of its steps.
 
-    Steps among the `products` have such a call before their launches.
-
-    All buffers of the kind "temporary" lie in an arena of `arena_bytes` at their offset, those in
-    `spares` too; if the dialect `owns_temporaries`, each has memory of its own instead.
+    Temporary buffers lie in an arena at their offset; if the dialect `owns_temporaries`, each has
+    memory of its own instead.
     """
 
     program: Program
     dialect: Dialect
-    launches: dict[Step, tuple[Launch, ...]]
+    launches: dict[Step, tuple[Launch, ...]]  # none for a step that the runner does itself
     kernels: tuple[KernelText, ...]
     functions: Functions
     arena_bytes: int
-    spares: tuple[Buffer, ...]
-    products: dict[Contraction, Product]
+    spares: tuple[Buffer, ...]  # temporaries beside the program's own
+    products: dict[Contraction, Product]  # calls of a library, before the launches of their step
 
     @property
     def text(self) -> str:

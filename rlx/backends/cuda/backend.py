@@ -51,10 +51,6 @@ class CudaBackend(Backend):
         """The device and the versions of what runs it."""
         return self.machine.describe()
 
-    def compiled_for(self) -> object:
-        """The device with its driver."""
-        return self.machine.describe()
-
     def compile(
         self,
         graph: Graph,

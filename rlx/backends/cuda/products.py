@@ -22,35 +22,28 @@ MOST = 2**31 - 1  # of sizes, which the library takes as int32
 
 @record
 class Matrices:
-    """How matrices lie in a buffer, in elements.
+    """How matrices lie in a buffer, in elements."""
 
-    The first one begins behind `start` elements, the next one `step` behind it. Rows are dense, and
-    one begins `pitch` behind the one before; if they are `turned` that holds of the columns.
-    """
-
-    start: int
-    pitch: int
-    step: int
-    turned: bool = False
+    start: int  # before the first matrix
+    pitch: int  # from one row, which is dense, to the next
+    step: int  # from one matrix to the next
+    turned: bool = False  # whether columns are dense, and `pitch` is from one to the next
 
 
 @record
 class Gemm:
-    """A call of cuBLAS: `count` products of a left and a right matrix.
-
-    Numbers of the dtype are multiplied, sums have the dtype of `sums`.
-    """
+    """A call of cuBLAS: products of left and right matrices."""
 
     count: int
     rows: int
     columns: int
     depth: int
-    dtype: np.dtype
+    dtype: np.dtype  # of the numbers that are multiplied
     left: Matrices
     right: Matrices
     target: Matrices
-    sums: Type
-    result: Buffer | None = None
+    sums: Type  # batch, rows and columns in order
+    result: Buffer | None = None  # where the sums belong, if nothing is done with them
 
 
 def claim(step: Contraction) -> Gemm | None:

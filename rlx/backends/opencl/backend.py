@@ -61,10 +61,6 @@ class OpenClBackend(Backend):
         """The device, its platform and their versions."""
         return self.machine.describe()
 
-    def compiled_for(self) -> object:
-        """The device with its driver."""
-        return self.machine.describe()
-
     def compile(
         self,
         graph: Graph,

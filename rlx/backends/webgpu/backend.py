@@ -94,10 +94,6 @@ class WebgpuBackend(Backend):
         limits = Limits(THREADS, (most, most, most), local, shares=shares, subgroup=lanes)
         return Wgsl(limits, self.device.layout, self.name)
 
-    def compiled_for(self) -> object:
-        """The adapter, by its name and interface."""
-        return self.name, self.description()
-
     def compile(
         self,
         graph: Graph,

@@ -141,7 +141,3 @@ class XlaBackend(Backend):
             return [array(program.place(x, first + i), memory) for i, x in enumerate(data)]
 
         return prepare
-
-    def compiled_for(self) -> object:
-        """The device, and what the compiler makes of it."""
-        return self.name, self.description()
