@@ -1,4 +1,4 @@
-"""WGSL for tests of numbers, signs, parts of floats and remainders; what else bits are needed for.
+"""WGSL for what needs the bits of numbers: tests, signs, parts, remainders.
 
 A compiler of WGSL may assume that no number is NaN or infinite. So tests for those are tests of
 bits, and such constants are made from variables, which no compiler evaluates.
