@@ -11,7 +11,7 @@ TIME ?= inf
 PARENT ?= HEAD
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo test test-devices parity interop libraries audit programs junk nightly soak guards threads invariance floats golden names counts lint bench docs clean
+.PHONY: help demo test test-devices parity interop libraries audit programs junk fuzz-files killed nightly soak guards threads invariance floats golden names counts lint bench docs clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -48,6 +48,12 @@ soak: $(VENV)/test.stamp  ## sixteen threads for ten minutes, memory flat, or ma
 
 junk: $(VENV)/test.stamp  ## every public function with junk for each argument; minutes, or make junk ONLY=numpy.su
 	RLX_CACHE=0 $(BIN)/python tests/fuzz_signatures.py --only "$(ONLY)"
+
+fuzz-files: $(VENV)/test.stamp  ## 100,000 mutated files of each format: refused or read, memory bounded
+	RLX_CACHE=0 $(BIN)/python tests/fuzz_files.py --count 100000
+
+killed: $(VENV)/test.stamp  ## a training killed 20 times: it ends with the same bits
+	KILLS=20 $(BIN)/python -m pytest -q tests/test_training_files.py -k killed_training
 
 guards: $(VENV)/test.stamp  ## 5000 random programs, their arrays between forbidden pages
 	RLX_GUARDS=1 RLX_CACHE=0 $(BIN)/python -X faulthandler tests/nightly.py --count 5000 --out out/guards

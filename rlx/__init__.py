@@ -86,9 +86,10 @@ from .trace.tensor import TracedTensor
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import flatten_util, image, interop, lax, nn, ops, optim, random, scipy, tree_util
+    from . import flatten_util, image, interop, io, lax, nn, ops, optim, random, scipy, tree_util
     from .interop import Exported, Graph, export, from_jax, load_exported, to_jax, to_stablehlo
     from .interop.coreml import export_coreml
+    from .io import load, save
     from .runtime import distributed
     from .runtime.supports import supports
     from .tools.costs import explain_device
@@ -118,13 +119,14 @@ else:
     __getattr__, __dir__ = _door(
         __name__,
         (
-            "flatten_util image interop lax nn ops optim random scipy tree_util "
+            "flatten_util image interop io lax nn ops optim random scipy tree_util "
             "runtime.distributed transforms.ad_checkpoint transforms.checkpoint_policies "
             "transforms.testing"
         ).split(),
         {
             "interop": "Exported Graph export from_jax load_exported to_jax to_stablehlo".split(),
             "interop.coreml": ["export_coreml"],
+            "io": ["load", "save"],
             "runtime.supports": ["supports"],
             "tools.costs": ["explain_device"],
             "tools.measure": ["CacheBuster", "Tick", "time_ns"],
@@ -152,8 +154,6 @@ else:
         errors.with_advice(
             "rlx",
             {
-                "save": "rlx.numpy.savez(path, **arrays) writes arrays, pickle whole models",
-                "load": "rlx.numpy.load reads what savez wrote, pickle whole models",
                 "tensor": "use rlx.array",
                 "no_grad": "only what rlx.grad wraps is differentiated; rlx.stop_gradient ends it",
                 "where": "use rlx.numpy.where",

@@ -41,6 +41,7 @@ ROOTS = (
     "rlx.flatten_util",
     "rlx.image",
     "rlx.interop",
+    "rlx.io",
     "rlx.ops",
     "rlx.testing",
     "rlx.scipy",

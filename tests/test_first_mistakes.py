@@ -49,7 +49,6 @@ def test_the_fix_says_what_to_write(wrong, advice):
 @pytest.mark.parametrize(
     ("home", "name", "advice"),
     [
-        (rlx, "save", "rlx.numpy.savez"),
         (rlx, "where", "rlx.numpy.where"),
         (nn, "Conv2d", "nn.Conv, with channels last"),
         (nn, "BatchNorm", "nn.LayerNorm"),

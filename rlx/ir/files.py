@@ -18,20 +18,27 @@ MOST_SHOWN = 200  # letters of a path
 
 def read_file(path: str | PathLike[str], parse: Callable[[bytes], T]) -> T:
     """Give what `parse` makes of a file's bytes; its errors name the file."""
-    place = _path(path)
+    place = as_path(path)
     with reaching(path, "read"):
         data = place.read_bytes()
-    try:
+    with naming(path):
         return parse(data)
-    except FileFormatError as error:
-        raise FileFormatError(f"{_shown(path)}: {error.what}", fix=error.fix) from error.__cause__
 
 
 def write_file(path: str | PathLike[str], data: bytes) -> None:
     """Make a file of bytes."""
-    place = _path(path)
+    place = as_path(path)
     with reaching(path, "write"):
         place.write_bytes(data)
+
+
+@contextmanager
+def naming(path: str | PathLike[str]) -> Iterator[None]:
+    """Put the file's name into errors about its contents."""
+    try:
+        yield
+    except FileFormatError as error:
+        raise FileFormatError(f"{_shown(path)}: {error.what}", fix=error.fix) from error.__cause__
 
 
 @contextmanager
@@ -56,7 +63,8 @@ def reaching(file: Any, deed: str) -> Iterator[None]:
         ) from None
 
 
-def _path(path: Any) -> Path:
+def as_path(path: Any) -> Path:
+    """Convert what names a file, or raise."""
     if not isinstance(path, (str, PathLike)):
         raise ArgumentError(
             f"a file is named by a text or a pathlib.Path, which {type(path).__name__} is not",

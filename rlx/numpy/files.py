@@ -104,8 +104,8 @@ def load(file: Any) -> Any:
         with reaching(file, "read"):
             found = np.load(file, allow_pickle=False)
         if isinstance(found, Mapping):
-            return {name: new_array(to_numpy(_known_dtype(found[name]))) for name in found}
-        return new_array(to_numpy(_known_dtype(found)))
+            return {name: new_array(to_numpy(known_dtype(found[name]))) for name in found}
+        return new_array(to_numpy(known_dtype(found)))
     except (ValueError, EOFError, KeyError, BadZipFile) as error:
         raise FileFormatError(
             f"this is not {NAME}: {error}",
@@ -113,6 +113,6 @@ def load(file: Any) -> Any:
         ) from None
 
 
-def _known_dtype(array: np.ndarray) -> np.ndarray:
+def known_dtype(array: np.ndarray) -> np.ndarray:
     """NumPy's files call bfloat16 two bytes without a meaning."""
     return array.view(as_dtype("bfloat16")) if array.dtype.str.endswith("V2") else array

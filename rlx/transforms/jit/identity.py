@@ -52,9 +52,9 @@ IMPURE_IN_NUMPY = frozenset(
     "savez_compressed".split()
 )
 IMPURE_IN_HOUSE = frozenset(
-    "Tick breakpoint default_device devices doctor explain_device export_coreml fromfile "
-    "load load_exported process_count process_index register_backend save savez supports time_ns "
-    "unregister_backend".split()
+    "Checkpoints Tick breakpoint default_device devices doctor explain_device export_coreml "
+    "fromfile load load_exported load_torch open process_count process_index register_backend save "
+    "savez supports time_ns unregister_backend".split()
 )
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 _SHOWN = (range, slice, Fraction)  # their text says all

@@ -1,0 +1,179 @@
+"""What every format gives: arrays by name, read when they are asked for.
+
+A file may be hostile. Readers check what it claims before they make anything of it, and refuse
+what would take more memory than the file's size and `ROOM`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+from collections.abc import Callable, Mapping
+from os import PathLike
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from ..ir.errors import FileAccessError, FileFormatError
+from ..ir.files import as_path, reaching
+from ..ir.types import DTYPES, MOST_STEPS, Type
+
+FIX = "copy the file again, or write it anew with rlx.save"
+ROOM = 48 << 20  # bytes beside the file's size
+PER_MARK, PER_LETTER = 96, 8  # bytes that parsed JSON takes at most, as measured
+MOST_AXES = 64  # of NumPy
+NOTES = "rlx"  # the entry of the metadata that is rlx's own
+PYTHON = {"bool": bool, "int": int, "float": float, "complex": complex}
+NUMBERS = {bool: ("bool",), int: ("int64", "uint64"), float: ("float64",)}  # how they are stored
+
+
+class Entry(NamedTuple):
+    """An array in a file; `python` is the class of a number that is stored as one."""
+
+    type: Type
+    read: Callable[[], np.ndarray]
+    python: type | None = None
+
+    def __str__(self) -> str:
+        return str(self.type) if self.python is None else f"a Python {self.python.__name__}"
+
+
+class Contents(NamedTuple):
+    """The arrays of a file by name, the user's metadata and rlx's own notes.
+
+    `tied` has for each further name of an array its first. `static` are fields of modules,
+    `checksum` is that of all arrays. `budget` is how many bytes a reader may use.
+    """
+
+    entries: dict[str, Entry]
+    metadata: dict[str, str]
+    budget: int
+    tied: dict[str, str] = {}  # noqa: RUF012
+    static: dict[str, Any] = {}  # noqa: RUF012
+    checksum: int | None = None
+
+
+def refuse(what: str, fix: str = FIX) -> NoReturn:
+    """Raise the error for a file that is not what it claims to be."""
+    raise FileFormatError(what, fix=fix) from None
+
+
+def shown(name: str) -> str:
+    """A name from a file, which may be long, for an error."""
+    return repr(name if len(name) <= 80 else f"{name[:77]}...")
+
+
+def parse_json(text: bytes, what: str, budget: int) -> Any:
+    """Parse JSON without twin keys, if the result takes no more than the budget."""
+    marks = sum(map(text.count, (b",", b":", b"[", b"{")))
+    if marks * PER_MARK + len(text) * PER_LETTER > budget:
+        refuse(f"{what} has {marks} items, too many for a file of this size")
+    try:
+        return json.loads(text, object_pairs_hook=lambda pairs: _without_twins(pairs, what))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, FileFormatError):
+            raise
+        refuse(f"{what} is no JSON: {str(error)[:100]}")
+
+
+def _without_twins(pairs: list[tuple[str, Any]], what: str) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twin = next(name for name, _ in pairs if name in seen or seen.add(name))
+        refuse(f"{what} has {shown(twin)} twice")
+    return found
+
+
+def checked_type(name: str, dtype: np.dtype, shape: Any) -> Type:
+    """The type of an array whose sizes a file claims."""
+    if not isinstance(shape, list | tuple) or len(shape) > MOST_AXES:
+        refuse(f"{shown(name)} has no shape")
+    if not all(type(n) is int and 0 <= n <= MOST_STEPS for n in shape):
+        refuse(f"{shown(name)} has sizes that are none")
+    if math.prod(n for n in shape if n) * dtype.itemsize > MOST_STEPS:
+        refuse(f"{shown(name)} has a shape that no memory holds")
+    return Type(dtype, tuple(shape))
+
+
+def mapped(path: str | PathLike[str]) -> memoryview:
+    """The bytes of a file, mapped: they are read where they are looked at."""
+    place = as_path(path)
+    with reaching(path, "read"):
+        if place.exists() and not place.is_file() and not place.is_dir():
+            raise FileAccessError(
+                f"cannot read {str(path)!r}: it is no regular file",
+                fix="give the path of a file on a disk",
+            )
+        with open(place, "rb") as file:
+            if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
+                return memoryview(b"")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def array_in(data: memoryview, start: int, type: Type) -> np.ndarray:
+    """The array in a file's bytes from `start` on; in place where it is aligned."""
+    if not type.size:
+        return np.zeros(type.shape, type.dtype)
+    found = np.frombuffer(data, type.dtype, type.size, start).reshape(type.shape)
+    if type.dtype.kind == "b" and (found.view("u1") > 1).any():
+        refuse("an array of bools holds other numbers than 0 and 1")
+    return found if found.flags.aligned else found.copy()
+
+
+# -- rlx's notes in the metadata ------------------------------------------------------------------
+
+
+def with_notes(entries: dict[str, Entry], metadata: dict[str, str], budget: int) -> Contents:
+    """The contents of a file, with what rlx noted about them when it wrote them."""
+    text = metadata.pop(NOTES, None)
+    if text is None:
+        return Contents(entries, metadata, budget)
+    what = "what rlx noted in the metadata"
+    notes = parse_json(text.encode("utf-8", "surrogatepass"), what, budget)
+    if not isinstance(notes, dict):
+        refuse(f"{what} is no JSON object")
+    kinds, tied, static = (_table(notes, key, what) for key in ("kinds", "tied", "static"))
+    for name, kind in kinds.items():
+        if name not in entries:
+            refuse(f"{what} has the kind of {shown(name)}, which the file has not")
+        entries[name] = _as_kind(name, entries[name], kind)
+    for name, first in tied.items():
+        if name in entries or not isinstance(first, str) or first not in entries:
+            refuse(f"{what} ties {shown(name)} to what the file has not")
+    for name, first in list(tied.items()):
+        entries[name] = entries[first]
+    checksum = notes.get("checksum")
+    if checksum is not None and type(checksum) is not int:
+        refuse(f"{what} has no number for a checksum")
+    return Contents(entries, metadata, budget, tied, static, checksum)
+
+
+def _table(notes: Mapping[str, Any], key: str, what: str) -> dict[str, Any]:
+    found = notes.get(key, {})
+    if not isinstance(found, dict):
+        refuse(f"{what} has no names under {key!r}")
+    return found
+
+
+def _as_kind(name: str, entry: Entry, kind: Any) -> Entry:
+    """What the array stands for: a Python number, or another dtype of the same bytes."""
+    stored, read = entry.type, entry.read
+    python = PYTHON.get(kind) if isinstance(kind, str) else None
+    if kind in ("complex", "complex128"):
+        wide = DTYPES["complex128"]
+        meant = Type(wide, stored.shape[:-1])
+        is_fit = stored.dtype == DTYPES["float64"] and stored.shape[-1:] == (2,)
+        found = Entry(meant, lambda: read().view(wide).reshape(meant.shape), python)
+    elif python is not None:
+        is_fit = stored.dtype.name in NUMBERS[python]
+        found = Entry(stored, read, python)
+    else:
+        meant = Type(DTYPES.get(str(kind), stored.dtype), stored.shape)
+        is_fit = stored.dtype.name == "uint8" and meant.dtype.name.startswith("float8_")
+        found = Entry(meant, lambda: read().view(meant.dtype))
+    if not is_fit or (python is not None and found.type.shape):
+        refuse(f"{shown(name)} is {stored}, which holds no {shown(str(kind))}")
+    return found

@@ -1,0 +1,187 @@
+"""Checkpoints of a training: which stay, what a killed process leaves, what a damaged file does."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx.io import Checkpoints, checkpoints
+
+PROGRAM = Path(__file__).parent / "killed_training.py"
+KILLS = int(os.environ.get("KILLS", "2"))
+STEPS = 4 + 3 * KILLS
+
+
+def state(step):
+    return {"w": rnp.full((3,), float(step)), "key": rlx.random.key(step), "step": step}
+
+
+def saved(path, *steps, **options):
+    with Checkpoints(path, **options) as made:
+        for step in steps:
+            made.save(step, state(step))
+    return made
+
+
+def damage(path):
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_the_last_few_stay(asynchronous, tmp_path):
+    made = saved(
+        tmp_path / "run", 10, 20, 30, 40, 50, keep=2, keep_every=20, asynchronous=asynchronous
+    )
+    assert made.steps() == [20, 40, 50] and made.latest() == 50
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
+        f"step_{step:08d}.safetensors" for step in (20, 40, 50)
+    ]
+    found = Checkpoints(tmp_path / "run").restore(like=state(0))
+    assert found["step"] == 50 and np.asarray(found["w"]).tolist() == [50.0] * 3
+    assert np.array_equal(found["key"], rlx.random.key(50))
+    assert made.restore(like=state(0), step=20)["step"] == 20
+    assert saved(tmp_path / "all", 1, 2, 3, 4, 5, keep=None).steps() == [1, 2, 3, 4, 5]
+
+
+def test_without_checkpoints(tmp_path):
+    made = Checkpoints(tmp_path / "none")
+    assert made.latest() is None and made.steps() == [] and not (tmp_path / "none").exists()
+    with pytest.raises(rlx.FileMissingError, match="there is no checkpoint in"):
+        made.restore(like=state(0))
+    made = saved(tmp_path, 3)
+    with pytest.raises(rlx.FileMissingError, match="no checkpoint of step 4") as caught:
+        made.restore(like=state(0), step=4)
+    assert caught.value.fix.startswith("the steps are 3")
+
+
+def test_a_damaged_file_is_passed_over(tmp_path):
+    made = saved(tmp_path, 1, 2, 3)
+    damage(made.path(3))
+    made.path(2).write_bytes(made.path(2).read_bytes()[:-1])
+    assert made.latest() == 3  # its header is right
+    with pytest.warns(RuntimeWarning) as caught:
+        assert made.restore(like=state(0))["step"] == 1
+    texts = [re.sub("'/.*/", "'D/", str(one.message)) for one in caught]
+    assert texts == [
+        "the checkpoint of step 3 is passed over: 'D/step_00000003.safetensors': its checksum "
+        "differs: the file was altered",
+        "the checkpoint of step 2 is passed over: 'D/step_00000002.safetensors': 'key' lies "
+        "outside of the file, at bytes 20 to 28",
+    ]
+    with pytest.raises(rlx.FileFormatError, match="its checksum differs"):
+        made.restore(like=state(0), step=3)
+    made.save(2, state(2))  # training goes on at step 1
+    assert made.steps() == [1, 2] and made.restore(like=state(0))["step"] == 2
+    for step in (1, 2):
+        damage(made.path(step))
+    with pytest.raises(rlx.FileFormatError, match="all 2 checkpoints"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made.restore(like=state(0))
+
+
+def test_a_state_that_does_not_fit_is_no_damage(tmp_path):
+    made = saved(tmp_path, 1)
+    with pytest.raises(rlx.StructureError, match=r"missing in the file: v, f32\[2\]"):
+        made.restore(like={**state(0), "v": rnp.zeros(2)})
+
+
+def test_a_step_before_the_newest_is_an_error(tmp_path):
+    made = saved(tmp_path, 10)
+    with pytest.raises(rlx.AttributeValueError) as caught:
+        made.save(5, state(5))
+    text = re.sub(r"test_training_files\.py:\d+ in \w+ .*", "L", str(caught.value))
+    assert text == inspect.cleandoc(
+        """
+        Checkpoints.save: step 5 is before step 10, which is there
+          where  L
+          fix    save to another directory, or remove the later files: checkpoints.path(10).unlink()
+        """
+    )
+    made.save(10, state(10))
+    assert made.steps() == [10]
+
+
+def test_errors_of_the_thread_come_with_the_next_call(tmp_path, monkeypatch):
+    made = saved(tmp_path, 1)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints, "write", full)
+    made.save(2, state(2))
+    with pytest.raises(OSError, match="No space left"):
+        made.wait()
+    made.wait()
+    assert made.steps() == [1]
+    made.save(2, state(2))
+    with pytest.raises(OSError, match="No space left"):
+        made.save(3, state(3))
+
+
+def test_saving_takes_the_arrays_as_they_are_now(tmp_path, monkeypatch):
+    go, real = threading.Event(), checkpoints.write
+
+    def late(*args):
+        go.wait(10)
+        real(*args)
+
+    monkeypatch.setattr(checkpoints, "write", late)
+    made, host, x = Checkpoints(tmp_path), np.zeros(3), rnp.zeros(1000)
+    made.save(1, {"host": host, "x": x})
+    host += 1
+    after = rlx.jit(lambda x: x + 1, donate_argnums=0)(x)
+    go.set()
+    found = made.restore(like={"host": host, "x": after})
+    assert found["host"].tolist() == [0, 0, 0] and not np.asarray(found["x"]).any()
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    (tmp_path / ".step_00000007.safetensors.x.partial").mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    made = Checkpoints(tmp_path)
+    assert made.steps() == []
+    assert len(list(tmp_path.iterdir())) == 2  # who only reads removes nothing
+    made.save(1, state(1))
+    made.wait()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "step_00000001.safetensors"]
+
+
+def trained(directory, kills):
+    """Train to the end, killed so often on the way; gives the file of the final weights."""
+    chance, killed = random.Random(kills), 0
+    while True:
+        command = [sys.executable, str(PROGRAM), str(directory), str(STEPS)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        if killed < kills:
+            for _ in range(chance.randrange(1, 3)):  # so that it gets on
+                process.stdout.readline()
+            time.sleep(chance.random() * 0.02)
+            process.kill()
+        process.communicate()
+        killed += process.returncode == -signal.SIGKILL
+        if process.returncode == 0:
+            assert killed == kills
+            return (directory / "final.npz").read_bytes()
+
+
+def test_a_killed_training_ends_with_the_same_bits(tmp_path):
+    """KILLS=20 in the environment kills it that often."""
+    whole = trained(tmp_path / "whole", 0)
+    assert trained(tmp_path / "killed", KILLS) == whole
