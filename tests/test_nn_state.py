@@ -86,6 +86,14 @@ def test_state_has_a_gradient_of_zeros():
     assert value.item() == 3.0
 
 
+def test_the_gradient_of_nothing_but_state_is_zero():
+    lora = nn.LoRA(nn.Linear(3, 2, key=KEY), 1, key=KEY)
+    slope = rlx.grad(lambda m: rnp.sum(m.layer(X)))(lora)
+    assert not any(np.any(x) for x in rlx.tree.leaves(slope))
+    tree = rlx.grad(lambda layer: layer["b"].mean.sum())({"b": nn.BatchNorm(3)})
+    assert tree["b"].mean.tolist() == [0.0, 0.0, 0.0]
+
+
 def test_integers_outside_of_state_still_have_no_gradient():
     with pytest.raises(rlx.GradientError, match="integers have no gradient"):
         rlx.grad(lambda m: rnp.sum(m["layer"].weight) * m["n"])({"layer": counted(), "n": 3})

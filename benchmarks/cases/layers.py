@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..models.transformer import feed_forward
 
 SHAPE = (8, 128, 768)
 COUNT = 8 * 128 * 768
+IMAGES = (32, 64, 56, 56)
 
 
 def heads(*shape: int) -> tuple[Laid, ...]:
@@ -59,6 +61,23 @@ def norms() -> tuple[Any, ...]:
     return normal(*SHAPE), 1 + normal(768, seed=1, scale=0.1), normal(768, seed=2)
 
 
+def batches() -> tuple[Any, ...]:
+    """Images, scale and bias, and weights for the numbers of the result."""
+    weights = 1 + normal(*IMAGES, seed=4, scale=0.1)
+    parameters = {"scale": 1 + normal(64, seed=1, scale=0.1), "bias": normal(64, seed=2)}
+    return {"x": Laid(normal(*IMAGES), "image"), **parameters}, Laid(weights, "image")
+
+
+def batch_norm(library: Library) -> Callable[..., Any]:
+    """The gradient of a loss of normalized images, by the images too."""
+
+    def loss(p: Any, weights: Any) -> Any:
+        y = library.batch_norm(p["x"], p, training=True)
+        return library.sum(y * y * weights)
+
+    return library.gradient(loss)
+
+
 CASES = [
     Case(
         "softmax", "layers", "softmax (8, 128, 768)", lambda: (normal(*SHAPE),),
@@ -67,6 +86,10 @@ CASES = [
     Case(
         "layer-norm", "layers", "layer norm (8, 128, 768)", norms,
         lambda library: library.layer_norm, nbytes=8.0 * COUNT,
+    ),
+    Case(
+        "batch-norm", "layers", "gradient of batch norm (32, 64, 56, 56)", batches, batch_norm,
+        nbytes=24.0 * math.prod(IMAGES), outputs=(None, None, None, "image"),
     ),
     perceptron("mlp", "gelu MLP 768-3072-768, 128 rows", 128, 768, 3072, starts=True),
     perceptron("ffn", "gelu MLP 768-3072-768, 1024 rows", 1024, 768, 3072),

@@ -153,7 +153,8 @@ class JaxNames(Library):
         if not training:
             factor = p["scale"] / self.xp.sqrt(p["var"] + 1e-5)
             return x * factor + (p["bias"] - p["mean"] * factor)
-        mean, var = self.xp.mean(x, (0, 1, 2)), self.xp.var(x, (0, 1, 2))
+        mean = self.xp.mean(x, (0, 1, 2))
+        var = self.xp.mean(self.xp.square(x), (0, 1, 2)) - self.xp.square(mean)  # as in Flax
         return (x - mean) / self.xp.sqrt(var + 1e-5) * p["scale"] + p["bias"]
 
     def spatial_mean(self, x: Any) -> Any:

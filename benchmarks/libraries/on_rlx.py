@@ -58,5 +58,11 @@ class Rlx(JaxNames):
     def layer_norm(self, x: Any, scale: Any, bias: Any) -> Any:
         return rlx.nn.functional.layer_norm(x, scale, bias)
 
+    def batch_norm(self, x: Any, p: Any, training: bool) -> Any:
+        if not training:
+            return super().batch_norm(x, p, training)
+        norm = rlx.nn.BatchNorm(x.shape[-1]).replace(scale=p["scale"], bias=p["bias"])
+        return rlx.nn.with_state(norm)(x)[0]
+
     def max_pool(self, x: Any) -> Any:
         return rlx.nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))

@@ -74,6 +74,8 @@ __getattr__ = with_advice(
         **dict.fromkeys(("AvgPool1d", "AvgPool2d"), f"use nn.AvgPool, {_LAST}"),
         **dict.fromkeys(("BatchNorm1d", "BatchNorm2d"), f"use nn.BatchNorm, {_LAST}"),
         "Dense": "use nn.Linear",
+        "inference_mode": "use nn.inference(model)",
+        "make_with_state": "use y, model = nn.with_state(model)(x)",
         "MultiHeadAttention": "use nn.dot_product_attention between nn.Linear layers",
         "ReLU": "use nn.relu, a function; nn.Sequential takes functions as layers",
         "GELU": "use nn.gelu, a function; nn.Sequential takes functions as layers",

@@ -225,7 +225,8 @@ def adamw(
 ) -> Optimizer:
     """AdamW: Adam with decoupled weight decay.
 
-    They shrink by `weight_decay` times the learning rate. `mask` tells which parameters do.
+    They shrink by `weight_decay` times the learning rate. `mask`, a tree of bools like the
+    parameters or a function of them that gives one, tells which do; state of modules never does.
     Loshchilov and Hutter, 2017, https://arxiv.org/abs/1711.05101
     """
     return chain(
