@@ -50,7 +50,9 @@ class Library:
         for name in filter(None, module.split(".")):
             found = getattr(found, name)
         known = {"xp": self.root.numpy, "lax": self.root.lax, "nn": self.root.nn, "np": np}
-        names = vars(found) if isinstance(found, ModuleType) else {}
+        names = {}
+        if isinstance(found, ModuleType):  # `dir` and not `vars`: names may load when asked for
+            names = {name: getattr(found, name) for name in dir(found)}
         return {**known, "tree": self.root.tree, "top": self.root, **names}
 
 
