@@ -39,16 +39,11 @@ def _always(types: Sequence[Type], **attrs: Any) -> bool:
 
 @record
 class Row:
-    """How a library computes an op, and when it can.
+    """How a library computes an op; where it cannot, the op is as one without a row."""
 
-    `emit(*arrays, **attrs)` gives the array of the result, or a tuple of those of several. It is
-    called where operands and results have `dtypes` (names) only and `takes(types, **attrs)`, of
-    the operands' types, holds. Elsewhere the op is as one without a row.
-    """
-
-    emit: Emit
-    dtypes: frozenset[str] = EVERY_DTYPE
-    takes: Takes = _always
+    emit: Emit  # (*arrays, **attrs) -> the array of the result, or a tuple of several
+    dtypes: frozenset[str] = EVERY_DTYPE  # names of those that operands and results may have
+    takes: Takes = _always  # (types of the operands, **attrs) -> whether the library can do it
 
 
 @record

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ MOST_GROUPS = 4096  # bindings that are kept for later calls
 MOST = 65535  # groups of threads along an axis
 COPIED = 256  # words that a group copies
 COPY = """\
-HEAD@group(0) @binding(0) var<storage, read_write> origin: array<WORD>;
+@group(0) @binding(0) var<storage, read_write> origin: array<WORD>;
 @group(0) @binding(1) var<storage, read_write> words: array<WORD>;
 @group(0) @binding(2) var<storage, read_write> numbers: array<i32>;
 
@@ -40,6 +39,8 @@ fn copy(
   if (i < numbers[2]) { words[numbers[1] + i] = origin[numbers[0] + i]; }
 }
 """
+COPY_WORDS = COPY.replace("WORD", "u32")
+COPY_HALVES = "enable f16;\n" + COPY.replace("WORD", "f16")
 
 
 class Numbers:
@@ -84,17 +85,9 @@ class Kernels:
             self.pipelines[kernel] = found
         return found
 
-    @cached_property
-    def copier(self) -> Pipeline:
-        """The kernel that copies words."""
-        text = COPY.replace("HEAD", "").replace("WORD", "u32")
-        return self.device.pipeline(text, "copy", 2, True)
-
-    @cached_property
-    def half_copier(self) -> Pipeline:
-        """The kernel that copies halves of words."""
-        text = COPY.replace("HEAD", "enable f16;\n").replace("WORD", "f16")
-        return self.device.pipeline(text, "copy", 2, True)
+    def copier(self, size: int) -> Pipeline:
+        """The kernel that copies words, or halves of words if their size is 2 bytes."""
+        return self.device.pipeline(COPY_HALVES if size == 2 else COPY_WORDS, "copy", 2, True)
 
     def bound(self, pipeline: Pipeline, regions: Sequence[Region]) -> Any:
         """A kernel's binding to memory."""
@@ -159,7 +152,7 @@ class WebgpuMachine:
         groups = -(-count * words // COPIED)
         rows = -(-groups // MOST)
         self._dispatch(
-            self.kernels.half_copier if size == 2 else self.kernels.copier,
+            self.kernels.copier(size),
             [origin.memory, target.memory],
             numbers,
             (min(groups, MOST), rows, 1),
