@@ -21,19 +21,18 @@ OUTSIDE = ("input", "output", "constant")  # what is touched once in a run, with
 class StepCost:
     """The cost of a step, counted for one of the `times` that it runs in a call.
 
-    `work` has by kind: `additions` (simple instructions, in units of one), `series`
+    The kinds of work are `additions` (simple instructions, in units of one), `series`
     (transcendental ones, in the same units), `gather` (numbers read at computed places),
-    `strided` (not side by side), and what nests of loops do beside (operations of a `product
+    `strided` (not side by side), and what nests of loops do beside: operations of a `product
     float32`, numbers of a `scan`, comparisons of a `sort`, operations of `direct` and
-    `iterative` factorizations). `nbytes` are read and written; of these `far` lie in arrays
-    that the program was given or makes, which are spread over `within` bytes.
+    `iterative` factorizations.
     """
 
     times: float = 1.0
-    work: Mapping[str, float] = field(default_factory=dict)
-    nbytes: float = 0.0
-    far: float = 0.0
-    within: float = 0.0
+    work: Mapping[str, float] = field(default_factory=dict)  # by its kind
+    nbytes: float = 0.0  # read and written
+    far: float = 0.0  # of these, in arrays that the program was given or makes
+    within: float = 0.0  # the bytes over which such arrays are spread
 
 
 def step_costs(program: Program, times: float = 1.0) -> list[StepCost]:

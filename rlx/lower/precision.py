@@ -28,15 +28,12 @@ Kinds = Counter[tuple[str, str]]
 
 @record
 class Precise:
-    """A graph with the casts of a policy, and their statistics.
-
-    `casts` is how many casts there are, `computed` counts the ops by class of work and dtype.
-    """
+    """A graph with the casts of a policy, and their statistics."""
 
     graph: Graph
     policy: Policy
-    casts: int = 0
-    computed: Kinds = field(default_factory=Counter)
+    casts: int = 0  # how many there are
+    computed: Kinds = field(default_factory=Counter)  # ops by class of work and dtype
 
     @property
     def report(self) -> str:

@@ -102,16 +102,11 @@ def cut_groups(items: Sequence[Any], *counts: int) -> list[list[Any]]:
 
 @record
 class Split:
-    """A graph cut in two: what is known, and what is not.
+    """A graph cut in two by partial evaluation: what is known, and what is not."""
 
-    `known` gives its known results and residuals, `unknown` the other results. `known` takes the
-    known parameters; its results are the known results, then the residuals. `unknown` takes the
-    residuals, then the unknown parameters.
-    """
-
-    known: Graph
-    unknown: Graph
-    out_known: tuple[bool, ...]
+    known: Graph  # takes the known parameters; gives the known results, then the residuals
+    unknown: Graph  # takes the residuals, then the unknown parameters; gives the other results
+    out_known: tuple[bool, ...]  # for each result of the whole graph
 
     @property
     def residual_types(self) -> tuple[Type, ...]:

@@ -298,18 +298,14 @@ def _rounded(x: Value, dtype: np.dtype) -> Value:
 
 @fake_quantize.jvp
 def fake_quantize_jvp(
-    primals: Sequence[Value],
-    tangents: Sequence[Value | None],
-    *,
-    dtype: np.dtype,
-    axis: Axis,
-    bounds: Bounds,
+    primals: Sequence[Value], tangents: Sequence[Value | None], **attrs: Any
 ) -> tuple[Value, Value]:
     x, scale, zero_point = primals
-    out = fake_quantize(x, scale, zero_point, dtype=dtype, axis=axis, bounds=bounds)
+    dtype, axis = attrs["dtype"], attrs["axis"]
+    out = fake_quantize(x, scale, zero_point, **attrs)
     units, step, offset = _units(x, scale, zero_point, dtype, axis)
     whole = add(round(units) if is_integer(dtype) else units, offset)
-    first, last = (like(units, n) for n in _bounds(dtype, bounds))
+    first, last = (like(units, n) for n in _bounds(dtype, attrs["bounds"]))
     is_inside = bit_and(ge(whole, first), le(whole, last))
     zero = like(units, 0)
     t_x, t_scale, t_offset = tangents

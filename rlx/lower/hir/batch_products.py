@@ -31,7 +31,7 @@ INLINE = (Pointwise, Move, View, Fill)
 
 
 def batch_products(graph: Graph) -> Graph:
-    """Do the products of all rounds of a loop at once, before or after it.
+    """Loop fission: do the products of all rounds at once, before or after the loop.
 
     before: `scan(w, c, xs, body=(w, c, x) -> sin(c) + dot(x, w))`; after: `ys = dot(xs, w)`, then
     `scan(c, ys, body=(c, y) -> sin(c) + y)`. A product of a constant of the loop that no round

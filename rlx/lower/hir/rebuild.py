@@ -71,7 +71,9 @@ def drop_dead(graph: Graph) -> Graph:
 
 
 def dedupe(graph: Graph) -> Graph:
-    """Merge nodes with the same op, operands and attributes.
+    """Common subexpression elimination: compute equal nodes once.
+
+    Nodes are equal if they have the same op, operands and attributes.
 
     before: `a = sin(x); b = sin(x); c = add(a, b)`; after: `a = sin(x); c = add(a, a)`. Ops with
     the rule `calls_python` are left alone, and so are calls with the attribute `recompute`.

@@ -16,7 +16,7 @@ ROUNDS = 4  # a fold may open another one; more rounds than this have not been s
 
 
 def simplify(graph: Graph) -> Graph:
-    """Apply the fold rules of ops until nothing changes.
+    """Algebraic simplification: apply the fold rules of ops until nothing changes.
 
     before: `a = transpose(x, axes=(1, 0)); b = transpose(a, axes=(1, 0)); c = mul(b, 1)`;
     after: `x`.
@@ -55,7 +55,7 @@ LARGEST = 256  # elements: more would grow the program, and cost time to compile
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Evaluate nodes of constants at compile time, if operands and results are small.
+    """Constant folding: evaluate nodes of small constants at compile time.
 
     before: `a = constant([1, 2]); b = add(a, a)`; after: `b = constant([2, 4])`.
     """

@@ -31,7 +31,7 @@ LINE = 64  # bytes that only one thread should write
 
 
 def divide_loops(program: Program) -> Program:
-    """Divide loops among threads where rows of arrays are independent.
+    """Loop parallelization: threads share a loop whose rows are independent.
 
     before: `repeat 100 (b1): carry b6 -> b8 | b9` whose body has `kernel i < 8, j < 128`; after:
     `repeat 100 in 2 parts` with `kernel i < 4, j < 128`. Threads then need no barrier in each

@@ -46,17 +46,13 @@ Site = tuple[Value, tuple[Node, ...]]  # the value whose kernel computes it, and
 
 @record(frozen=False)
 class Fusion:
-    """Which values are stored in memory, and why these did not fuse (`missed`).
+    """Which values are stored in memory; all others are fused into their users."""
 
-    `epilogues` gives for a stored value the contraction that computes it as its epilogue, `paths`
-    the movement between them. The nodes in `library` are calls of their NumPy references.
-    """
-
-    library: set[Node]
+    library: set[Node]  # calls of their NumPy references
     stored: set[Value] = field(default_factory=set)
-    missed: dict[Value, str] = field(default_factory=dict)
-    epilogues: dict[Value, Value] = field(default_factory=dict)
-    paths: dict[Value, tuple[Node, ...]] = field(default_factory=dict)
+    missed: dict[Value, str] = field(default_factory=dict)  # stored value -> why it did not fuse
+    epilogues: dict[Value, Value] = field(default_factory=dict)  # stored value -> its contraction
+    paths: dict[Value, tuple[Node, ...]] = field(default_factory=dict)  # the moves between the two
 
 
 def fuse(graph: Graph, target: Target) -> Fusion:

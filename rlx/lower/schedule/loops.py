@@ -63,7 +63,7 @@ def renamed(kernel: Kernel, new: Sequence[Variable], old: Sequence[Variable]) ->
 
 
 def split_loops(kernel: Kernel) -> Kernel:
-    """Split loops so that no index divides a loop variable.
+    """Loop splitting: no index divides a loop variable afterwards.
 
     before: `kernel i < 6: b[i] = a[(i // 3)*4 + (i % 3)]`; after: `kernel i < 2, j < 3:
     b[i*3 + j] = a[i*4 + j]`.

@@ -21,7 +21,7 @@ FARTHEST = 64  # steps to look back
 
 
 def merge_kernels(steps: Sequence[Step]) -> list[Step]:
-    """Merge kernels with equal loops that share loads or read each other's stores.
+    """Loop fusion: merge kernels that share loads or read each other's stores.
 
     before: `kernel i < 4: b[i] = exp(a[i])` and `kernel i < 4: c[i] = a[i] + b[i]`; after: one
     kernel with both stores, where the second uses `exp(a[i])` without a load.

@@ -28,7 +28,7 @@ PAGE, LINE = 4096, 64  # bytes: lines a page apart crowd into few places of a ca
 
 
 def order_operands(program: Program) -> Program:
-    """Copy interleaved matrices that many products read into contiguous order, once.
+    """Packing: copy interleaved matrices that many products read into order, once.
 
     before: a contraction reads `b1[l*512 + i*64 + k]` for `i < 8, k < 64, l < 64`, the next one for
     `l < 128`, and so on; after: `kernel i < 8, k < 64, l < 1024: b1o[...] = b1[...]` before the

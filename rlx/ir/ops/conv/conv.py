@@ -127,24 +127,13 @@ conv_general_dilated.work("contractions")
 
 
 @conv_general_dilated.reference
-def conv_general_dilated_reference(
-    x: np.ndarray,
-    kernel: np.ndarray,
-    *,
-    window_strides: Sequence[int],
-    padding: Pads,
-    lhs_dilation: Sequence[int],
-    rhs_dilation: Sequence[int],
-    feature_group_count: int,
-    batch_group_count: int,
-    dtype: np.dtype | None,
-) -> np.ndarray:
-    wide = promote(x.dtype, x.dtype if dtype is None else dtype)
+def conv_general_dilated_reference(x: np.ndarray, kernel: np.ndarray, **attrs: Any) -> np.ndarray:
+    wide = promote(x.dtype, x.dtype if attrs["dtype"] is None else attrs["dtype"])
     x, kernel = widened(x.astype(wide)), widened(kernel.astype(wide))
-    steps = (kernel.shape[2:], window_strides, lhs_dilation, rhs_dilation)
-    x = windows_of_padded(x, 0, padding, *steps)
+    steps = [attrs[name] for name in ("window_strides", "lhs_dilation", "rhs_dilation")]
+    x = windows_of_padded(x, 0, attrs["padding"], kernel.shape[2:], *steps)
     (n, _, *rest), (o, inputs, *sizes) = x.shape, kernel.shape
-    f, b = feature_group_count, batch_group_count
+    f, b = attrs["feature_group_count"], attrs["batch_group_count"]
     places, depth = rest[: len(sizes)], inputs * math.prod(sizes)
     # (batch group, batch, feature group, inputs, places, window)
     x = x.reshape(b, n // b, f, inputs, math.prod(places), math.prod(sizes))
