@@ -273,7 +273,7 @@ def likely(size: Size) -> int:
     """A likely number for a size, for costs only."""
     if isinstance(size, int):
         return size
-    return _number(size.substitute({s.name: _guess(s) for s in size.symbols}))
+    return static(size.substitute({s.name: _guess(s) for s in size.symbols}))
 
 
 def _guess(symbol: Symbol) -> int:
@@ -281,14 +281,15 @@ def _guess(symbol: Symbol) -> int:
     return guess if symbol.high is None else min(guess, symbol.high)
 
 
-def _number(size: Size) -> int:
+def static(size: Size) -> int:
+    """A size that is a number, as the caller knows."""
     assert isinstance(size, int), f"{size} has dims left"
     return size
 
 
 def concrete(size: Size, sizes: Mapping[str, Size]) -> int:
     """The value of a size, given those of all dims."""
-    return _number(size.substitute(sizes)) if isinstance(size, Dim) else size
+    return static(size.substitute(sizes)) if isinstance(size, Dim) else size
 
 
 def _substituted(symbol: Symbol, sizes: Mapping[str, Size]) -> Size:

@@ -115,11 +115,9 @@ class CpuBackend(Backend):
         """Compile a graph, or read its code from the disk cache."""
         target = target or self.target
         place = DiskEntry.of(graph, target, fixed)
-        began = time.perf_counter()
-        linked = None if check else _read(place)
-        if linked is not None:
-            seconds = {"read": time.perf_counter() - began}
-            return self._executable(linked, place, graph, lambda: graph, array, seconds, target)
+        known = None if check else self._read(place, graph, lambda: graph, array, target)
+        if known is not None:
+            return known
         code, program, report, seconds = self._compile(graph, check, target, fixed)
         began = time.perf_counter()
         place.write(code)
@@ -146,12 +144,27 @@ class CpuBackend(Backend):
     ) -> Executable | None:
         """Read code that an earlier process compiled from the disk cache."""
         place = DiskEntry(lasting.key, lasting.arrays)
+        return self._read(place, signature, whole, array, target or self.target)
+
+    def _read(
+        self,
+        place: DiskEntry,
+        signature: Graph,
+        whole: Callable[[], Graph],
+        array: type,
+        target: Target,
+    ) -> Executable | None:
+        """Read the code of an entry in the disk cache, if it fits this process."""
         began = time.perf_counter()
-        linked = _read(place)
-        if linked is None:
+        code = place.read()
+        if code is None:
+            return None
+        try:
+            linked = Linked(code, config.guards)
+        except InternalError:
+            place.forget()
             return None
         seconds = {"read": time.perf_counter() - began}
-        target = target or self.target
         return self._executable(linked, place, signature, whole, array, seconds, target)
 
     def _executable(
@@ -327,18 +340,6 @@ def _stages(lowered: Lowered, target: Target, code: Code) -> dict[str, str]:
     writer.write(lowered.program, fixed)
     text = writer.module.text
     return {**lowered.stages, "llvm": text, "assembly": machine.assembly(text)}
-
-
-def _read(place: DiskEntry) -> Linked | None:
-    """Read the code of an entry in the disk cache, if it fits this process."""
-    code = place.read()
-    if code is None:
-        return None
-    try:
-        return Linked(code, config.guards)
-    except InternalError:
-        place.forget()
-        return None
 
 
 def _told(code: Code) -> str:

@@ -13,6 +13,19 @@ from .loops.kernels import Layout
 from .runtime.polls import checked, is_due, leave_if_stopped, poll
 
 
+def put_pointer(f: Function, table: str, number: int, pointer: str) -> None:
+    """Store a pointer in a table."""
+    f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(number))}, align 8")
+
+
+def write_table(f: Function, pointers: Sequence[str]) -> str:
+    """Write pointers into a table on the stack."""
+    table = f.reserve(f"[{len(pointers)} x ptr]", 8)
+    for i, pointer in enumerate(pointers):
+        put_pointer(f, table, i, pointer)
+    return table
+
+
 @record
 class Part:
     """The blocks of a thread in a divided loop."""
@@ -62,7 +75,7 @@ class Targets:
         chosen = []
         for i, (even, odd) in enumerate(zip(self.even, self.odd, strict=True)):
             pointer = f.emit(f"select i1 {is_odd}, ptr {odd}, ptr {even}")
-            f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(first + i))}, align 8")
+            put_pointer(f, table, first + i, pointer)
             chosen.append(pointer)
         return chosen
 
@@ -82,7 +95,7 @@ def write_rows(
     """Store pointers to row k of arrays, given with their bytes per row, in the table."""
     for i, (pointer, nbytes) in enumerate(arrays):
         row = f.offset(pointer, "i8", f.emit(f"mul i64 {k}, {f.number(nbytes)}"))
-        f.do(f"store ptr {row}, ptr {f.offset(table, 'ptr', str(first + i))}, align 8")
+        put_pointer(f, table, first + i, row)
 
 
 def copy_bytes(f: Function, target: str, origin: str, count: str) -> None:
@@ -147,8 +160,7 @@ def emit_rounds(
         else:
             checked(f, f"call i32 @{body}(ptr {table})")
         for i, pointer in enumerate(written):
-            slot = f.offset(table, "ptr", str(n_constants + i))
-            f.do(f"store ptr {pointer}, ptr {slot}, align 8")
+            put_pointer(f, table, n_constants + i, pointer)
     targets.settle(f, step.carries, table, n_constants, step.parts)
 
 
@@ -162,5 +174,5 @@ def emit_sized_main(module: Module, count: int, attributes: str) -> None:
     for i in range(count + 2):
         origin = count if i == 0 else i - 1 if i <= count else i
         pointer = f.emit(f"load ptr, ptr {f.offset('%given', 'ptr', str(origin))}, align 8")
-        f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(i))}, align 8")
+        put_pointer(f, table, i, pointer)
     f.do(f"ret i32 {f.emit(f'call i32 @sized(ptr {table})')}")

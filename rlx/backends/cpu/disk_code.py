@@ -37,25 +37,19 @@ Arrays = Callable[[], dict[bytes, np.ndarray]]
 
 @record
 class Code:
-    """A compiled program.
+    """A compiled program."""
 
-    `symbols` are its symbolic sizes, of which the first are the `dims` of its arguments; `memory`
-    is what it needs for temporaries, in bytes. With fixed inputs `early` tells what it takes for
-    them. `tuned` has the fastest ways to compute its products, if they were measured. Of `texts`,
-    packed, better code can be made.
-    """
-
-    objects: tuple[bytes, ...]
+    objects: tuple[bytes, ...]  # machine code
     constants: list[np.ndarray]
-    calls: list[Call]
-    dims: list[str] | None
-    symbols: tuple[Symbol, ...]
-    memory: Size
-    is_long: bool
+    calls: list[Call]  # into Python
+    dims: list[str] | None  # the names of its arguments' symbolic sizes, None without any
+    symbols: tuple[Symbol, ...]  # all symbolic sizes that it needs, those of the arguments first
+    memory: Size  # bytes for temporaries
+    is_long: bool  # other Python threads shall run meanwhile
     lifetimes: Lifetimes
-    early: PackedConstants | None = None
-    tuned: Mapping[Problem, Tuned] = field(default_factory=dict)
-    texts: bytes = b""
+    early: PackedConstants | None = None  # what it takes instead of fixed inputs
+    tuned: Mapping[Problem, Tuned] = field(default_factory=dict)  # products that were measured
+    texts: bytes = b""  # packed LLVM text, of which better code can be made
 
 
 class DiskEntry:

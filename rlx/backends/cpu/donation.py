@@ -25,18 +25,13 @@ from ...lower.schedule.rows import is_same_block
 
 @record
 class Lifetimes:
-    """Live ranges of the inputs and outputs of a program.
+    """Live ranges of the inputs and outputs of a program, by the numbers of steps."""
 
-    Steps have numbers. `first` has for each output the step that writes it first, `last` for each
-    input the one that reads it last, -1 if none does. In the pairs (output, input) of `in_order`
-    this is the same step, which reads each element just before it is overwritten; in those of
-    `updated` some step computes the output from the input.
-    """
-
-    first: tuple[int, ...]
-    last: tuple[int, ...]
+    first: tuple[int, ...]  # for each output the step that writes it first
+    last: tuple[int, ...]  # for each input the step that reads it last, -1 if none does
+    # pairs (output, input): one step does both, and reads an element just before it overwrites it
     in_order: frozenset[tuple[int, int]]
-    updated: frozenset[tuple[int, int]]
+    updated: frozenset[tuple[int, int]]  # pairs: some step computes the output from the input
 
 
 def lifetimes(program: Program) -> Lifetimes:

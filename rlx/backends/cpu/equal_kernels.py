@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from ...ir.record import field, record
 from ...lower.lir.program import Buffer
+from .control import put_pointer, write_table
 from .llvm.text import Function, Module
 from .loops.kernels import Layout
 from .runtime.pool import parallel
@@ -24,17 +25,13 @@ _SLOT = re.compile(r"%slot_(\d+)_")
 
 @record
 class Written:
-    """The function written for a step, and how to call it.
-
-    The function takes some of the step's buffers, and runs in so many parts. The cost is in
-    nanoseconds, the scratch of the matrix kernels in bytes.
-    """
+    """The function written for a step, and how to call it."""
 
     name: str
-    places: Sequence[int]  # of the buffers in the list that `canonical` gives
-    parts: int | str
-    cost: float
-    scratch: int
+    places: Sequence[int]  # of the buffers that it takes in the list that `canonical` gives
+    parts: int | str  # in which it runs
+    cost: float  # nanoseconds
+    scratch: int  # bytes of the matrix kernels
 
 
 @record(frozen=False)
@@ -124,17 +121,8 @@ class EqualKernels:
         f.do(f"call void @gather(ptr %table, ptr {table}, ptr {name}, i64 {count})")
         for i, buffer in enumerate(buffers, start=1):
             if buffer in layout.names:
-                slot = f.offset(table, "ptr", str(i))
-                f.do(f"store ptr {layout.names[buffer]}, ptr {slot}, align 8")
+                put_pointer(f, table, i, layout.names[buffer])
         return table
-
-
-def write_table(f: Function, pointers: Sequence[str]) -> str:
-    """Write pointers into a table on the stack."""
-    table = f.reserve(f"[{len(pointers)} x ptr]", 8)
-    for i, pointer in enumerate(pointers):
-        f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(i))}, align 8")
-    return table
 
 
 def _load_slots(f: Function, places: dict[str, int], start: int) -> None:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ...ir.bind import is_symbolic
-from ...ir.dims import Size, likely
+from ...ir.dims import Size, likely, static
 from ...ir.record import field, record
 from ...lower.lir.access import reads, writes
 from ...lower.lir.canonical import canonical
@@ -36,9 +36,17 @@ from ...lower.lir.program import (
     TopK,
     WhileStep,
 )
-from .control import Part, Targets, copy_bytes, emit_rounds, emit_sized_main
+from .control import (
+    Part,
+    Targets,
+    copy_bytes,
+    emit_rounds,
+    emit_sized_main,
+    put_pointer,
+    write_table,
+)
 from .donation import copied_input
-from .equal_kernels import EqualKernels, Written, write_table
+from .equal_kernels import EqualKernels, Written
 from .host_calls import (
     Call,
     call_name,
@@ -356,8 +364,7 @@ class ProgramWriter:
         extents = [v.extent for v in step.loops]
         parts = self._parts(f, extents, links.cost, is_product=True)
         assert isinstance(parts, int), "the loops of a chain are of known sizes"
-        assert isinstance(step.worker.extent, int), "and so is the number of workers"
-        parts = min(parts, step.worker.extent)  # each has the memory of a worker
+        parts = min(parts, static(step.worker.extent))  # each has the memory of a worker
         with self._kernel(f, step, layout, parts, False) as (kernel, inner, _):
             emit_chain(self.module, kernel, links, inner, self.host)
         self.scratch = max(self.scratch, links.scratch_bytes * parts)
@@ -419,11 +426,8 @@ class ProgramWriter:
         body = self._nested(step.body, "body")
         cost, self.cost = self.cost - before_loop, self.cost * 10
         point: Callable[[Buffer], str] = lambda b: layout.pointer(f, b)  # noqa: E731
-        n_test, n_body, n = (
-            len(step.condition_constants) + self.is_symbolic,
-            len(step.body_constants) + self.is_symbolic,
-            len(step.carries),
-        )
+        n_test = len(step.condition_constants) + self.is_symbolic
+        n_body, n = len(step.body_constants) + self.is_symbolic, len(step.carries)
         targets = Targets.of(step.carries, point)
         initial = targets.start(f, step.carries, point)
         tests = [*map(point, step.condition_constants), *initial, point(step.flag)]
@@ -445,12 +449,8 @@ class ProgramWriter:
         written = targets.write(f, round_name, body_table, n_body + n)
         checked(f, f"call i32 @{body}(ptr {body_table})")
         for i, pointer in enumerate(written):
-            f.do(
-                f"store ptr {pointer}, ptr {f.offset(body_table, 'ptr', str(n_body + i))}, align 8"
-            )
-            f.do(
-                f"store ptr {pointer}, ptr {f.offset(test_table, 'ptr', str(n_test + i))}, align 8"
-            )
+            put_pointer(f, body_table, n_body + i, pointer)
+            put_pointer(f, test_table, n_test + i, pointer)
         f.do(f"{following} = add i64 {round_name}, 1")
         latch = f.block
         f.do(f"br label %{head}")

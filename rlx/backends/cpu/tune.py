@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.bind import is_symbolic
+from ...ir.dims import static
 from ...ir.record import record, replace
 from ...lower.lir.program import Buffer, Chain, Contraction, Copy, Kernel, Program, RowGroup, Step
 from ..disk import DiskCache, disk_cache, hashed, sources
@@ -184,15 +185,12 @@ def product_of(step: Contraction) -> Problem:
 
 @record
 class Rehearsal:
-    """A program in pieces to time: products by several plans, and steps between.
-
-    `calls` has for each way the functions of the pieces by their numbers, those of other steps with
-    the first way; they take the `table` of pointers.
-    """
+    """A program in pieces to time: products by several plans, and steps between."""
 
     pieces: Sequence[Piece]
+    # for each way the functions of the pieces by their numbers; the first has other steps, too
     calls: Sequence[Mapping[int, Callable[[Any], int]]]
-    table: Any
+    table: Any  # of pointers, which the functions take
     keep_alive: tuple[object, ...]
 
     @staticmethod
@@ -200,7 +198,7 @@ class Rehearsal:
         """Compile a program in pieces, with made-up inputs."""
         pieces = list(_pieces(program, ways))
         bound = (*program.inputs, *program.outputs, *program.constants)
-        arena = -(-_number(program.arena_bytes) // 64) * 64
+        arena = -(-static(program.arena_bytes) // 64) * 64
         layout = Layout({b: i for i, b in enumerate(bound)}, len(bound), {}, arena)
         with Compiles() as compiles:
             writers = [
@@ -358,8 +356,3 @@ def _zeros(nbytes: int) -> np.ndarray:
     array = aligned_array((max(nbytes, 1),), np.dtype(np.uint8))
     array[...] = 0  # so that the system gives the memory now
     return array
-
-
-def _number(size: Any) -> int:
-    assert isinstance(size, int), "programs of symbolic sizes are not rehearsed"
-    return size

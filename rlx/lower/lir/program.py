@@ -32,22 +32,19 @@ Kind: TypeAlias = Literal["input", "output", "temporary", "constant", "local"]
 class Buffer(Typed):
     """Memory for one array, compared by identity.
 
-    `input` and `output` are bound by the caller, 64-byte aligned unless they are a slice of a
-    `Repeat`; `constant` has its `array`; a `temporary` lies at the byte `offset` of the arena,
-    which `plan_memory` sets (64-byte aligned); a `local` one lies at the byte `offset` of the
-    block that each thread has for the row it is at (see `RowGroup`). `name` is unique within its
-    program. A temporary or local may lie where another one lies that is no longer needed: at the
-    least, where its kernel reads each element of the other one just before it stores its own at
-    the same index. If it `continues` another temporary, it must lie there: it begins with the
-    numbers that are there, and no step copies them.
+    The caller binds an `input` and an `output`, 64-byte aligned unless they are a slice of a loop's
+    array. A `temporary` lies in the arena, a `local` one in the block that each thread has for the
+    row it is at (see `RowGroup`). Either may lie where another one lies that is no longer needed:
+    at the least, where its kernel reads each element of the other one just before it stores its
+    own at the same index.
     """
 
-    name: str
+    name: str  # unique within its program
     type: Type
     kind: Kind
-    offset: Size | None = None
-    array: np.ndarray | None = None
-    continues: Buffer | None = None
+    offset: Size | None = None  # bytes in the arena, 64-byte aligned, or in the block of the row
+    array: np.ndarray | None = None  # of a constant
+    continues: Buffer | None = None  # the temporary whose place and numbers it takes over, uncopied
     serial: int = field(default_factory=itertools.count().__next__)
 
     @property
@@ -213,32 +210,28 @@ class Contraction:
     """Matrix products: sums of `lhs * rhs` over `depth`.
 
     For all values of the variables `batch`, `row`, `column` the sum over `depth` of
-    `convert(lhs) * convert(rhs)` in `dtype` stands for `Accumulated` in the stores. `lhs` mentions
-    batch, row, depth; `rhs` batch, depth, column. A variable may have extent 1, then its stride is
-    0. Stores are over batch, row, column; their indices and those of loads may hold quotients and
+    `convert(lhs) * convert(rhs)` in `dtype` stands for `Accumulated` in the stores. A variable may
+    have extent 1, then its stride is 0. Indices of stores and loads may hold quotients and
     remainders of batch variables and of the row.
 
     An operand is a `Load` with an affine index: strides are `lhs.index.stride_of(row)` and so on,
     any of them may be zero or large (transposed). If `Target.computes_operands` it may also be a
     load whose index has quotients and remainders (windows), or a `Guard` of such loads (padding).
-    Without `has_static_columns` there is a single store, of the sum converted to the buffer's
-    dtype. A backend may give the operands' numbers in another order of its own, as `lhs_panels` or
-    `rhs_panels`: these are read instead. A product `joins` the one before it if both may run at the
-    same time.
     """
 
     batch: tuple[Variable, ...]
     row: Variable
     column: Variable
     depth: Variable
-    lhs: Expr
-    rhs: Expr
-    dtype: np.dtype
+    lhs: Expr  # mentions batch, row, depth
+    rhs: Expr  # mentions batch, depth, column
+    dtype: np.dtype  # of the sums
+    # over batch, row, column; a single one, of the converted sum, without `has_static_columns`
     stores: tuple[Store, ...]
     source: Source | None = None
-    lhs_panels: Buffer | None = None
-    rhs_panels: Buffer | None = None
-    joins: bool = False
+    lhs_panels: Buffer | None = None  # read instead of `lhs`: its numbers in another order
+    rhs_panels: Buffer | None = None  # the same for `rhs`
+    joins: bool = False  # it may run at the same time as the product before it
 
     @property
     def operands(self) -> tuple[tuple[Expr, Variable], tuple[Expr, Variable]]:
@@ -322,17 +315,15 @@ class BranchStep:
 
 @record(eq=False)
 class Carry:
-    """An array carried around a loop.
+    """An array carried around a loop, double-buffered so that nothing is copied.
 
-    It is read first from `initial` and left in `result` at the end. Rounds write to `result` and
-    `spare` in turn, so nothing is copied while the loop runs. If it is `in_place` (only where
-    `Target.in_place_carries`), `initial` is copied to `result` before the loop, and each round's
-    input and output are both bound to `result`.
+    If it is `in_place` (only where `Target.in_place_carries`), `initial` is copied to `result`
+    before the loop, and each round's input and output are both bound to `result`.
     """
 
-    initial: Buffer
-    result: Buffer
-    spare: Buffer | None
+    initial: Buffer  # read by the first round
+    result: Buffer  # where it is at the end
+    spare: Buffer | None  # written in turn with `result`
     in_place: bool = False
 
 
@@ -362,25 +353,22 @@ class RepeatStep:
 
     Body's inputs: `constants`, the carried arrays, then for each of `slices` its part k along
     axis 0 (a pointer into it). Outputs: the carried arrays, then for each of `stacks` its part k.
-    k counts up from 0, or down from `length - 1` if `reverse`. Round 0 reads `initial`; round r
-    writes `result` if `length - 1 - r` is even, else `spare`. For length 0 `initial` is copied.
-
-    In several `parts` the loop runs once for each of them, in any order or at once, with its one of
-    as many equal blocks of each carried array and part of a stack, and of those constants and
-    slices that are `divided_constants` and `divided_slices`. `scratch` has room for all of them.
+    Round 0 reads `initial`; round r writes `result` if `length - 1 - r` is even, else `spare`. For
+    length 0 `initial` is copied. In several `parts` the loop runs once for each of them, in any
+    order or at once, with its one of as many equal blocks of all that is divided.
     """
 
     body: Program
     length: Size
-    reverse: bool
+    reverse: bool  # k counts down from `length - 1`, else up from 0
     constants: tuple[Buffer, ...]
-    carries: tuple[Carry, ...]
+    carries: tuple[Carry, ...]  # always divided
     slices: tuple[Buffer, ...]
-    stacks: tuple[Buffer, ...]
-    scratch: Buffer | None = None
+    stacks: tuple[Buffer, ...]  # each part k is always divided
+    scratch: Buffer | None = None  # the arena of the body, with room for all parts
     parts: int = 1
-    divided_constants: tuple[bool, ...] = ()
-    divided_slices: tuple[bool, ...] = ()
+    divided_constants: tuple[bool, ...] = ()  # which of the constants are
+    divided_slices: tuple[bool, ...] = ()  # and which of the slices
 
 
 Step: TypeAlias = (

@@ -20,25 +20,19 @@ ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18  # numbers of the x8
 
 @record
 class Host:
-    """A processor as code generation sees it; sizes are in bytes.
+    """A processor as code generation sees it; sizes are in bytes."""
 
-    If it `has_tiles`, it multiplies tiles of 16 rows of 64 bytes of bfloat16 and 8-bit integers. Of
-    the `grouped` dtypes it adds several products to one sum at a time, in vectors of 64 bytes. If
-    it is `batch_invariant`, the order of a sum depends on its own length only, and not on how many
-    there are (`sums.py`).
-    """
-
-    cpu: str
-    features: str
+    cpu: str  # LLVM's name of it
+    features: str  # as LLVM lists them
     vector_bytes: int
     vector_registers: int
-    l1: int
+    l1: int  # data caches
     l2: int
     l3: int
-    cores: int
-    has_tiles: bool = False
-    grouped: tuple[str, ...] = ()
-    batch_invariant: bool = False
+    cores: int  # threads to use
+    has_tiles: bool = False  # registers of 16 rows of 64 bytes of bfloat16 or 8-bit integers (AMX)
+    grouped: tuple[str, ...] = ()  # dtypes of which it adds several products to a sum at a time
+    batch_invariant: bool = False  # the order of a sum depends on its own length only (`sums.py`)
 
     def lanes(self, itemsize: int) -> int:
         """How many numbers of `itemsize` bytes one vector register holds."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ....ir.dims import Size, likely
+from ....ir.dims import likely
 from ....ir.types import as_dtype, neutral
 from ....lower.lir.expr import const, guard, load
 from ....lower.lir.index import Index, Variable, as_index
@@ -17,7 +17,7 @@ from .kernels import Layout, buffers_of, nest, open_scope, part_range
 from .scalar import combine, convert, register
 from .scope import Scope
 from .sums import is_batch_invariant
-from .vectors import best_variable, choose_lanes, first_lanes, vector_lines
+from .vectors import best_variable, choose_lanes, first_lanes, rest_and_whole, vector_lines
 
 BLOCK = 4096  # bytes of a line that are combined before the next line
 
@@ -103,7 +103,7 @@ def _along(scope: Scope, scan: Scan) -> None:
     lanes = 1 if is_batch_invariant(scope, scan) else lanes
     vector = register(scan.expr.dtype.name, lanes)
     start = f.constant(vector, neutral(scan.combine, as_dtype(vector.dtype)))
-    left, whole = _rest(f, scan.along.extent, lanes)
+    left, whole = rest_and_whole(f, scan.along.extent, lanes)
 
     def step(at: str, before: str, mask: str | None) -> str:
         inner = scope.inner({scan.along: at}, lanes=lanes, along=scan.along, mask=mask)
@@ -125,15 +125,6 @@ def _along(scope: Scope, scan: Scan) -> None:
         with f.when(f.emit(f"icmp ne i64 {left}, 0")):
             at = "0" if scan.reverse else whole
             step(at, loop.values[0], first_lanes(f, lanes, left))
-
-
-def _rest(f: Function, extent: Size, lanes: int) -> tuple[str, str]:
-    """What is left of a line after whole vectors, and what is in these."""
-    if isinstance(extent, int):
-        return str(extent % lanes), str(extent - extent % lanes)
-    number = f.number(extent)
-    left = f.emit(f"urem i64 {number}, {lanes}")
-    return left, f.emit(f"sub i64 {number}, {left}")
 
 
 def _combined_lanes(f: Function, scan: Scan, vector: Vector, x: str, start: str) -> str:

@@ -44,23 +44,18 @@ def memory_vector(dtype: str, lanes: int) -> Vector:
 
 @record(frozen=False)
 class Scope:
-    """The values that are known at one place of the code.
-
-    `names` are the loop variables in scope, that of `along` standing for lane 0. Lanes outside of
-    `mask` (None: all are in) must not touch memory. `guarded` says that even the uniform loads may
-    be out of bounds. `ahead` is what the innermost loop asks for early.
-    """
+    """The values that are known at one place of the code."""
 
     f: Function
     host: Host
     pointers: dict[Buffer, str]
     lanes: int = 1
-    along: Variable | None = None
-    names: dict[Variable, str] = field(default_factory=dict)
-    mask: str | None = None
-    guarded: bool = False
-    accumulated: str = ""
-    ahead: Ahead = ()
+    along: Variable | None = None  # the loop variable that differs from lane to lane
+    names: dict[Variable, str] = field(default_factory=dict)  # of loop variables; `along`: lane 0's
+    mask: str | None = None  # lanes outside of it must not touch memory; None: all are in
+    guarded: bool = False  # even the uniform loads may be out of bounds
+    accumulated: str = ""  # what `Accumulated` stands for
+    ahead: Ahead = ()  # what the innermost loop asks for early
     values: dict[Expr, Rendered] = field(default_factory=dict)
 
     def inner(self, names: Mapping[Variable, str] = NO_NAMES, **changes: object) -> Scope:

@@ -18,7 +18,14 @@ from ....lower.lir.index import Variable, as_index
 from ....lower.lir.program import Buffer, Scan, Store
 from ..llvm.text import Function, Vector, literal
 from .scalar import IN_TURN, combine, horizontal, register
-from .vectors import best_variable, choose_lanes, first_lanes, lane_mask, vector_lines
+from .vectors import (
+    best_variable,
+    choose_lanes,
+    first_lanes,
+    lane_mask,
+    rest_and_whole,
+    vector_lines,
+)
 
 if TYPE_CHECKING:
     from .scope import Scope
@@ -114,21 +121,13 @@ def reduce_along(scope: Scope, expr: Reduce) -> str:
     outer = scope.inner(lanes=lanes, along=along, mask=None)
     outer.values = {e: r for e, r in outer.values.items() if not r[1]}
 
-    def sum_rows(scope: Scope, left: list[Variable], total: str) -> str:
-        if left:
-            with f.loop("0", f.number(left[0].extent), carried=[(vector.text, total)]) as loop:
-                inner = scope.inner({left[0]: loop.index})
-                inner.hoist([expr.body], {*left[1:], along})
-                loop.next = [sum_rows(inner, left[1:], loop.values[0])]
-            return loop.values[0]
+    def line(scope: Scope, sums: list[str]) -> list[str]:
+        (total,) = sums
+        rest, whole = rest_and_whole(f, along.extent, lanes)
         if isinstance(along.extent, int):
-            rest = along.extent % lanes
-            whole, mask = str(along.extent - rest), lane_mask(lanes, rest) if rest else ""
+            mask = lane_mask(lanes, int(rest)) if rest != "0" else ""
         else:
-            extent = f.number(along.extent)
-            left_over = f.emit(f"urem i64 {extent}, {lanes}")
-            whole = f.emit(f"sub i64 {extent}, {left_over}")
-            mask = first_lanes(f, lanes, left_over) if lanes > 1 else ""
+            mask = first_lanes(f, lanes, rest) if lanes > 1 else ""
         if whole != "0":
             with f.loop("0", whole, str(lanes), [(vector.text, total)]) as loop:
                 inner = scope.inner({along: loop.index})
@@ -140,12 +139,33 @@ def reduce_along(scope: Scope, expr: Reduce) -> str:
             last = scope.inner({along: whole}, mask=mask).vector(expr.body)
             last = f.select(vector, mask, last, start)
             total = combine(f, expr.combine, vector, total, last)
-        return total
+        return [total]
 
-    sums = sum_rows(outer, others, start)
+    (sums,) = _through(outer, expr, others, along, vector, [start], line)
     single = register(dtype, 1)
     total = (_halved if batch_invariant else horizontal)(f, expr.combine, vector, sums)
     return combine(f, expr.combine, single, literal(single.dtype, expr.init.number), total)
+
+
+def _through(
+    scope: Scope,
+    expr: Reduce,
+    loops: Sequence[Variable],
+    along: Variable,
+    vector: Vector,
+    sums: list[str],
+    line: Callable[[Scope, list[str]], list[str]],
+) -> list[str]:
+    """Loops around a `line` of terms, which gives the sums after those that it got."""
+    if not loops:
+        return line(scope, sums)
+    f, first = scope.f, loops[0]
+    carried = [(vector.text, total) for total in sums]
+    with f.loop("0", f.number(first.extent), carried=carried) as loop:
+        inner = scope.inner({first: loop.index})
+        inner.hoist([expr.body], {*loops[1:], along})
+        loop.next = _through(inner, expr, loops[1:], along, vector, list(loop.values), line)
+    return list(loop.values)
 
 
 # -- one order for all ----------------------------------------------------------------------------
@@ -180,14 +200,8 @@ def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
             made[i] = combine(f, how, vector, sums[i], inner.vector(expr.body))
         return made
 
-    def rows(scope: Scope, left: list[Variable], sums: list[str]) -> list[str]:
+    def line(scope: Scope, sums: list[str]) -> list[str]:
         carried = [(vector.text, total) for total in sums]
-        if left:
-            with f.loop("0", f.number(left[0].extent), carried=carried) as loop:
-                inner = scope.inner({left[0]: loop.index})
-                inner.hoist([expr.body], {*left[1:], along})
-                loop.next = rows(inner, left[1:], list(loop.values))
-            return list(loop.values)
         if not isinstance(along.extent, int):
             return _open_rows(scope, expr, vector, sums)
         rest = along.extent % count
@@ -198,7 +212,7 @@ def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
             sums = list(loop.values)
         return added(scope, str(whole), sums, rest) if rest else sums
 
-    sums = rows(scope.inner(), list(expr.loops[:-1]), [zero] * count)
+    sums = _through(scope.inner(), expr, expr.loops[:-1], along, vector, [zero] * count, line)
     while len(sums) > 1:
         half = len(sums) // 2
         pairs = zip(sums[:half], sums[half:], strict=True)

@@ -87,6 +87,15 @@ def first_lanes(f: Function, lanes: int, count: str) -> str:
     return f.emit(f"icmp slt {vector.text} <{steps}>, {f.splat(count, vector)}")
 
 
+def rest_and_whole(f: Function, extent: Size, lanes: int) -> tuple[str, str]:
+    """What is left of a line after whole vectors, and what is in these."""
+    if isinstance(extent, int):
+        return str(extent % lanes), str(extent - extent % lanes)
+    number = f.number(extent)
+    left = f.emit(f"urem i64 {number}, {lanes}")
+    return left, f.emit(f"sub i64 {number}, {left}")
+
+
 def vector_lines(
     f: Function, start: str, stop: str, lanes: int, body: Callable[[str, str | None], None]
 ) -> None:

@@ -38,15 +38,11 @@ RUN_CYCLES = 8  # of a new run of windows in place
 
 @record
 class GemmPlan:
-    """The plan of a product, with what its caller must know.
-
-    `blocking` is None without work. `shares` has the first and last panels of rows, then of
-    columns, of each part.
-    """
+    """The plan of a product, with what its caller must know."""
 
     problem: Problem
-    blocking: Blocking | None
-    shares: tuple[tuple[int, int, int, int], ...]
+    blocking: Blocking | None  # None: there is nothing to do
+    shares: tuple[tuple[int, int, int, int], ...]  # first, last panel of rows, of columns
 
     @classmethod
     def of(cls, problem: Problem, host: Host, parts: int = 1, tuning: Tuning = UNTUNED) -> GemmPlan:
@@ -55,11 +51,6 @@ class GemmPlan:
             return cls(problem, None, ())
         blocking = tuning.get(problem) or choose_blocking(problem, host, parts)
         return cls(problem, blocking, tuple(blocking.shares(parts)))
-
-    @property
-    def kind(self) -> str:
-        """The name of the algorithm."""
-        return self.blocking.kind if self.blocking else "empty"
 
     @property
     def packs(self) -> bool:
@@ -72,11 +63,6 @@ class GemmPlan:
         reads = self.blocking is not None and self.blocking.reads_windows
         swapped = self.blocking is not None and self.blocking.swapped
         return reads and not swapped, reads and swapped
-
-    @property
-    def flops(self) -> int:
-        """Multiplications and additions."""
-        return 2 * self.problem.m * self.problem.n * self.problem.k
 
     @property
     def scratch_bytes(self) -> int:
@@ -170,11 +156,9 @@ def _goes_along_rows(blocking: Blocking, host: Host, parts: int) -> bool:
         return False
     _, across = blocking.grid(parts)
     width = min(problem.n, -(-tile.column_panels // across) * tile.columns)
-    a_bytes, b_bytes = (
-        tile.rows * problem.k * problem.itemsize,
-        problem.k * width * problem.itemsize,
-    )
-    return blocking.pieces == 1 and a_bytes <= host.l1 and b_bytes <= host.l2 // 2
+    line = problem.k * problem.itemsize
+    fits = tile.rows * line <= host.l1 and width * line <= host.l2 // 2
+    return blocking.pieces == 1 and fits
 
 
 def _is_better_swapped(problem: Problem) -> bool:

@@ -23,9 +23,8 @@ from ..llvm.text import AS_WRITTEN, Function, Module, Vector
 from ..loops.kernels import Layout, buffers_of, open_scope
 from ..loops.scope import Scope
 from .contraction import contracts_natively, is_matrix, plan_contraction, rows_along_columns, sides
-from .pack import emit_pack_a, emit_pack_b
+from .emit import emit_pack
 from .problem import HALVES, UNTUNED, Blocking, Tuning, memory_type
-from .registers import emit_tile_pack
 from .view import OperandView, emit_view_pack
 
 FEW_ROWS = 96  # of half floats, which packing would widen, and so double what is read
@@ -33,15 +32,11 @@ FEW_ROWS = 96  # of half floats, which packing would widen, and so double what i
 
 @record
 class PackedConstants:
-    """What a compiled program takes instead of its constants.
+    """What a compiled program takes instead of its constants."""
 
-    `kept` are the indices of constants that it still reads; after them it takes panels of so many
-    bytes.
-    """
-
-    fixed: int
-    kept: tuple[int, ...]
-    panels: tuple[int, ...]
+    fixed: int  # how many constants there are
+    kept: tuple[int, ...]  # the indices of those that it still reads
+    panels: tuple[int, ...]  # the bytes of each panel that it takes after them
 
 
 @record
@@ -154,7 +149,7 @@ def emit_prepare(
         if isinstance(operand, Load) and is_matrix(operand, packing.line, packing.depth):
             known = packers.setdefault((blocking, which), name)
             if known == name:
-                _emit_pack(module, name, blocking, which)
+                emit_pack(module, name, blocking, which)
             corner = operand.index.substitute({packing.line: Index(), packing.depth: Index()})
             scope = open_scope(f, layout, host, [operand.buffer])
             kind = memory_type(operand.dtype.name)
@@ -169,16 +164,6 @@ def emit_prepare(
         emit_view_pack(module, name, blocking, view, which, opened, [("ptr", "%table")])
         _emit_panels(f, packing, layout, f"@{name}(ptr null", ", ptr %table")
     f.do("ret i32 0")
-
-
-def _emit_pack(module: Module, name: str, blocking: Blocking, which: str) -> None:
-    """Emit the function that packs a matrix."""
-    if blocking.uses_tiles:
-        emit_tile_pack(module, name, blocking, which)
-    elif which == "a":
-        emit_pack_a(module, name, blocking)
-    else:
-        emit_pack_b(module, name, blocking)
 
 
 def _emit_panels(f: Function, packing: Packing, layout: Layout, call: str, extra: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ....ir.dims import Size, likely
+from ....ir.dims import likely, static
 from ....ir.record import record, replace
 from ....ir.types import NAMES
 from ....lower.lir import expr
@@ -36,8 +36,19 @@ from ..loops.kernels import (
 from ..loops.scalar import IN_TURN
 from ..loops.scope import NO_NAMES, Scope, memory_element
 from ..runtime.polls import LONG, is_due, leave_if_stopped
-from .emit import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
-from .problem import UNTUNED, WIDENED, Digit, Tuning, Windows, joined
+from .choice import GemmPlan
+from .emit import Places, emit_gemm
+from .problem import (
+    UNTUNED,
+    WIDENED,
+    Digit,
+    Epilogue,
+    Operand,
+    Problem,
+    Tuning,
+    Windows,
+    joined,
+)
 from .view import OperandView
 
 STEP = f"noinline {KERNEL}"  # attributes of the function of a step
@@ -223,9 +234,9 @@ def problem_of(step: Contraction) -> Problem:
     a, b = map(_operand, views, (step.lhs_panels, step.rhs_panels))
     lines = _row_steps(step)
     return Problem(
-        m=_number(step.row.extent),
-        n=_number(step.column.extent),
-        k=_number(step.depth.extent),
+        m=static(step.row.extent),
+        n=static(step.column.extent),
+        k=static(step.depth.extent),
         a=a,
         b=b.transposed,
         c_row=lines[-1].stride,
@@ -248,7 +259,7 @@ def _operand(view: OperandView, panels: Buffer | None) -> Operand:
     e, line, depth = view.given, view.line, view.depth
     if is_matrix(e, line, depth):
         index = load_of(e).index
-        return Operand(_number(index.stride_of(line)), _number(index.stride_of(depth)))
+        return Operand(static(index.stride_of(line)), static(index.stride_of(depth)))
     along = int(view.goes_along_depth)
     return Operand(1 - along, along, is_computed=True, run=view.run, windows=_windows(view))
 
@@ -265,7 +276,7 @@ def _windows(view: OperandView) -> Windows | None:
 def _steps(digits: Digits, index: Index) -> tuple[Digit, ...]:
     """The digits of a variable, with their strides in an index."""
     every = [
-        Digit(worth, _number(part.extent), _number(index.stride_of(part)))
+        Digit(worth, static(part.extent), static(index.stride_of(part)))
         for part, worth in zip(digits.parts, digits.strides, strict=True)
     ]
     return joined(every)
@@ -285,11 +296,6 @@ def _depth_step(view: OperandView) -> int:
     if is_matrix(view.given, view.line, view.depth) or view.goes_along_depth:
         return 1
     return view.depths.strides[0] if view.depths.strides[0] <= LARGEST_STEP else 1
-
-
-def _number(size: Size) -> int:
-    assert isinstance(size, int), f"{size} is not known when the matrix kernel is written"
-    return size
 
 
 def rows_along_columns(step: Contraction) -> Contraction:
@@ -427,9 +433,7 @@ class ChainPlan:
 
 
 def _count(loops: tuple[Variable, ...]) -> int:
-    extents = [v.extent for v in loops]
-    assert all(isinstance(n, int) for n in extents), "the loops of a chain are of known sizes"
-    return math.prod(extents)  # type: ignore[arg-type]
+    return math.prod(static(v.extent) for v in loops)
 
 
 def emit_chain(module: Module, f: Function, links: ChainPlan, layout: Layout, host: Host) -> None:

@@ -18,12 +18,9 @@ from ..runtime.polls import goes_on
 from .choice import GemmPlan
 from .kernel import emit_columns, emit_dots, emit_finish, emit_kernel
 from .pack import emit_pack_a, emit_pack_b, panel_start
-from .problem import Blocking, Epilogue, Operand, Problem, floor_power, memory_type, place_of
+from .problem import Blocking, Epilogue, floor_power, memory_type, place_of
 from .registers import emit_group_kernel, emit_tile_kernel, emit_tile_pack, tile_registers
 from .view import OperandView, emit_view_pack
-
-__all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
-
 
 WHOLE_BYTES = 1 << 14  # of a result whose sums wait in the first cache for the epilogue
 
@@ -85,21 +82,16 @@ def _emit_inner(module: Module, name: str, blocking: Blocking) -> Mapping[str, s
     """
     if blocking in module.shared:
         return module.shared[blocking]
-    copied = {"a": blocking.copies_a, "b": blocking.copies_b}
     if blocking.uses_tiles:
         emit = emit_group_kernel if blocking.in_vectors else emit_tile_kernel
-        emit(module, f"{name}_kernel", blocking)
-        for which in copied:
-            if copied[which]:
-                emit_tile_pack(module, f"{name}_pack_{which}", blocking, which)
     else:
         emit = emit_columns if blocking.turns_columns else emit_kernel
         emit = emit_dots if blocking.dot_lanes else emit
-        emit(module, f"{name}_kernel", blocking)
-        if copied["a"] and not blocking.problem.a.is_computed:
-            emit_pack_a(module, f"{name}_pack_a", blocking)
-        if copied["b"] and not blocking.problem.b.is_computed:
-            emit_pack_b(module, f"{name}_pack_b", blocking)
+    emit(module, f"{name}_kernel", blocking)
+    if blocking.copies_a and not blocking.problem.a.is_computed:
+        emit_pack(module, f"{name}_pack_a", blocking, "a")
+    if blocking.copies_b and not blocking.problem.b.is_computed:
+        emit_pack(module, f"{name}_pack_b", blocking, "b")
     # named by what it is: a product whose functions are all known leaves its number to the next
     element = memory_type(blocking.problem.accumulator)
     zeros = f"zeros_{blocking.tile.columns}_{element}"
@@ -110,6 +102,16 @@ def _emit_inner(module: Module, name: str, blocking: Blocking) -> Mapping[str, s
     names = {what: module.once(f"{name}_{what}") for what in ("kernel", "pack_a", "pack_b")}
     module.shared[blocking] = {**names, "zeros": zeros}
     return module.shared[blocking]
+
+
+def emit_pack(module: Module, name: str, blocking: Blocking, which: str) -> None:
+    """Emit the function that packs a matrix, A or B."""
+    if blocking.uses_tiles:
+        emit_tile_pack(module, name, blocking, which)
+    elif which == "a":
+        emit_pack_a(module, name, blocking)
+    else:
+        emit_pack_b(module, name, blocking)
 
 
 @record

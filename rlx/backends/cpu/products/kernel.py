@@ -9,11 +9,12 @@ multiply-adds as in any other tile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ....ir.record import replace
+from ....ir.types import as_dtype
 from ..llvm.text import Function, Module, Vector
-from ..loops.scalar import narrow, rounded
+from ..loops.scalar import convert, horizontal, narrow, register, rounded
 from ..loops.vectors import transpose
 from .problem import (
     BYTES,
@@ -33,13 +34,14 @@ TILE_PARAMETERS = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%st
 TILE_PARAMETERS += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth"), ("ptr", "%ahead")]
 FETCHED = 2048  # bytes of B that are fetched ahead of their use
 UNROLLED = 16  # multiply-adds in a loop body, below which the loop itself would show
+AddStep = Callable[[str, list[str], int], list[str]]  # of a place, sums and lanes to be skipped
 
 
 def load(f: Function, dtype: str, lanes: int, pointer: str, index: int | str = 0) -> str:
     """Load numbers of `dtype` into registers, and widen small ones."""
     vector = Vector(dtype, lanes)
     place = f.offset(pointer, vector.element, str(index))
-    x = f.emit(f"load {vector.text}, ptr {place}, align {alignment(dtype)}")
+    x = f.emit(f"load {vector.text}, ptr {place}, align {as_dtype(dtype).itemsize}")
     if dtype in HALVES:
         return f.emit(f"fpext {vector.text} {x} to {Vector('float32', lanes).text}")
     if dtype in BYTES:
@@ -57,14 +59,7 @@ def store(f: Function, dtype: str, lanes: int, x: str, pointer: str, index: int 
         byte = Vector("uint8", lanes)
         x, vector = f.emit(f"zext {vector.text} {x} to {byte.text}"), byte
     place = f.offset(pointer, vector.element, str(index))
-    f.do(f"store {vector.text} {x}, ptr {place}, align {alignment(dtype)}")
-
-
-def alignment(dtype: str) -> int:
-    """The alignment of an array of `dtype`."""
-    return {"i8": 1, "half": 2, "bfloat": 2, "i16": 2, "float": 4, "i32": 4}.get(
-        memory_type(dtype), 8
-    )
+    f.do(f"store {vector.text} {x}, ptr {place}, align {as_dtype(dtype).itemsize}")
 
 
 def multiply_add(f: Function, vector: Vector, x: str, y: str, total: str) -> str:
@@ -211,11 +206,9 @@ def _long_sum(
             before = f.emit(f"lshr i64 {loop.index}, {chunk.bit_length() - 1}")
             place = f.emit(f"mul i64 {before}, {blocking.a_column}")
             place = f.emit(f"add i64 {place}, {within}")
-        if blocking.pack_b:
-            near = FETCHED // blocking.problem.itemsize
-            _fetch(f, vector, [f.offset(b, vector.element, str(near))], blocking.b_offsets, False)
-        elif blocking.kind == "streamed":  # the next piece
-            near = blocking.depth * blocking.b_row
+        if blocking.pack_b or blocking.kind == "streamed":
+            next_piece = blocking.depth * blocking.b_row
+            near = FETCHED // blocking.problem.itemsize if blocking.pack_b else next_piece
             _fetch(f, vector, [f.offset(b, vector.element, str(near))], blocking.b_offsets, False)
         sums = _step(f, blocking, vector, f.offset("%a", a_type, place), b, 0, sums)
         after = [fetch_ahead(f, blocking, place) for place in ahead]
@@ -353,54 +346,42 @@ def finish_vector(
     """Store sums from `source[0][source[1]]` through the epilogue to C[place]."""
     i, j = place
     x = load(f, problem.accumulator, lanes, *source)
-    x = finished(f, problem, lanes, x, i, j, epilogue)
+    if epilogue is not None:
+        x = epilogue(f, Vector(problem.accumulator, lanes), x, i, j)
+    else:
+        x = convert(f, problem.accumulator, register(problem.out_dtype, lanes).dtype, lanes, x)
     lines = problem.c_lines or (Digit(1, 1, problem.c_row),)
     target = f.emit(f"add i64 {place_of(f, lines, i)}, {j}")
     store(f, problem.out_dtype, lanes, x, "%c", target)
-
-
-def finished(
-    f: Function,
-    problem: Problem,
-    lanes: int,
-    x: str,
-    i: str,
-    j: str,
-    epilogue: Epilogue | None,
-) -> str:
-    """The register to store for the sums `x` of `C[i, j:j+lanes]`."""
-    before = Vector(problem.accumulator, lanes)
-    if epilogue is not None:
-        return epilogue(f, before, x, i, j)
-    after = Vector("float32" if problem.out_dtype in HALVES else problem.out_dtype, lanes)
-    if after == before:
-        return x
-    assert before.is_float and after.is_float, "only an epilogue converts these sums"
-    word = "fpext" if after.dtype == "float64" else "fptrunc"
-    return f.emit(f"{word} {before.text} {x} to {after.text}")
 
 
 def emit_dots(module: Module, name: str, blocking: Blocking) -> None:
     """Emit the tile of all rows and a few columns, in the place of `emit_kernel`'s."""
     problem, tile = blocking.problem, blocking.tile
     f = module.function(name, TILE_PARAMETERS, linkage="internal")
-    k = problem.k
     vector = Vector(problem.accumulator, blocking.dot_lanes)
-    whole = k // vector.lanes * vector.lanes
-    sums = [f.constant(vector, 0)] * (tile.rows * tile.lanes)
-    with f.loop("0", str(whole), str(vector.lanes), [(vector.text, x) for x in sums]) as loop:
-        loop.next = _dot_step(f, blocking, vector, loop.index, loop.values, 0)
-    sums = loop.values
-    if whole < k:
-        sums = _dot_step(
-            f, blocking, vector, str(k - vector.lanes), sums, vector.lanes - (k - whole)
-        )
+
+    def step(p: str, sums: list[str], skipped: int) -> list[str]:
+        return _dot_step(f, blocking, vector, p, sums, skipped)
+
+    sums = _in_steps(f, problem.k, vector.lanes, vector, tile.rows * tile.lanes, step)
     for r in range(tile.rows):
         row = sums[r * tile.lanes : (r + 1) * tile.lanes]
         out = f.offset("%out", vector.element, f.emit(f"mul i64 %out_row, {r}"))
         for j, total in enumerate(row):
-            store(f, vector.dtype, 1, _horizontal(f, vector, total), out, j)
+            store(f, vector.dtype, 1, horizontal(f, "add", vector, total), out, j)
     f.do("ret void")
+
+
+def _in_steps(
+    f: Function, k: int, step: int, vector: Vector, count: int, add: AddStep
+) -> list[str]:
+    """So many sums over the depth; the last step begins within the one before it."""
+    whole = k // step * step
+    zeros = [(vector.text, f.constant(vector, 0))] * count
+    with f.loop("0", str(whole), str(step), zeros) as loop:
+        loop.next = add(loop.index, loop.values, 0)
+    return add(str(k - step), loop.values, step - (k - whole)) if whole < k else loop.values
 
 
 def _dot_step(
@@ -432,31 +413,17 @@ def _masked(f: Function, vector: Vector, x: str, skipped: int) -> str:
     return f.select(vector, f"<{lanes}>", x, f.constant(vector, 0))
 
 
-def _horizontal(f: Function, vector: Vector, x: str) -> str:
-    """The sum of all lanes."""
-    if vector.lanes == 1:
-        return x
-    kind = "fadd" if vector.is_float else "add"
-    name = f"@llvm.vector.reduce.{kind}.{vector.mangled}"
-    start = [(vector.element, "0.0")] if vector.is_float else []
-    freely = "reassoc " if vector.is_float else ""
-    return f.call(vector.element, name, *start, (vector.text, x), flags=freely)
-
-
 def emit_columns(module: Module, name: str, blocking: Blocking) -> None:
     """Emit the tile of all rows and a vector of columns, as `emit_kernel` does."""
     problem, tile = blocking.problem, blocking.tile
     f = module.function(name, TILE_PARAMETERS, linkage="internal")
     vector = Vector(problem.accumulator, tile.lanes)
     step = min(floor_power(problem.k), tile.lanes)
-    whole = problem.k // step * step
-    sums = [f.constant(vector, 0)] * tile.rows
-    with f.loop("0", str(whole), str(step), [(vector.text, x) for x in sums]) as loop:
-        loop.next = _block(f, blocking, step, loop.index, loop.values, 0)
-    sums = loop.values
-    if whole < problem.k:  # the last block begins within the one before it
-        skipped = step - (problem.k - whole)
-        sums = _block(f, blocking, step, str(problem.k - step), sums, skipped)
+
+    def add(p: str, sums: list[str], skipped: int) -> list[str]:
+        return _block(f, blocking, step, p, sums, skipped)
+
+    sums = _in_steps(f, problem.k, step, vector, tile.rows, add)
     for r, total in enumerate(sums):
         out = f.offset("%out", vector.element, f.emit(f"mul i64 %out_row, {r}"))
         store(f, vector.dtype, vector.lanes, total, out)

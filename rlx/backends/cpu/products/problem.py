@@ -95,21 +95,14 @@ Epilogue = Callable[[Function, Vector, str, str, str], str]
 
 @record
 class Operand:
-    """A strided view of a matrix; strides count elements and may be anything.
+    """A strided view of a matrix; strides count elements and may be anything."""
 
-    If it `is_computed` it has no strides: packing computes its elements, and of the two numbers the
-    one of the axis that runs in memory is 1, the other 0. If that is the depth, as many neighbors
-    follow each other as `run` says. `windows` tell where its elements lie if that can be told. If
-    it `is_packed`, its panels were made before the program runs, all of one piece of the depth
-    after those of the piece before.
-    """
-
-    row: int
-    column: int
-    is_computed: bool = False
-    run: int = 0
-    windows: Windows | None = None
-    is_packed: bool = False
+    row: int  # stride; of a computed operand 1 for the axis that runs in memory, 0 for the other
+    column: int  # the same
+    is_computed: bool = False  # it has no strides: packing computes its elements
+    run: int = 0  # neighbors along the depth that follow each other, of a computed operand
+    windows: Windows | None = None  # where the elements lie, if that can be told
+    is_packed: bool = False  # panels were made before the program runs, piece after piece of k
 
     @property
     def transposed(self) -> Operand:
@@ -119,22 +112,18 @@ class Operand:
 
 @record
 class Problem:
-    """`C[m, n] = A[m, k] @ B[k, n]`; C has column stride 1 and row stride `c_row`.
-
-    Pieces of k are best cut at multiples of `k_step`. If the rows of C lie in several lines of an
-    image, `c_lines` are the digits of a row, the last of them with the stride `c_row`.
-    """
+    """`C[m, n] = A[m, k] @ B[k, n]`, where C has column stride 1."""
 
     m: int
     n: int
     k: int
     a: Operand
     b: Operand
-    c_row: int
-    dtype: str
-    out_dtype: str
-    k_step: int = 1
-    c_lines: tuple[Digit, ...] = ()
+    c_row: int  # the row stride of C
+    dtype: str  # of A and B
+    out_dtype: str  # of C
+    k_step: int = 1  # pieces of k are best cut at multiples of it
+    c_lines: tuple[Digit, ...] = ()  # of a row of C, if rows lie in several lines of an image
 
     @property
     def transposed(self) -> Problem:
@@ -176,11 +165,11 @@ class Tile:
     share is computed twice and stored once.
     """
 
-    m: int
+    m: int  # of the whole matrix
     n: int
     rows: int
-    lanes: int
-    vectors: int
+    lanes: int  # of a vector
+    vectors: int  # in each row
 
     @property
     def columns(self) -> int:
@@ -220,35 +209,26 @@ class Tile:
 
 @record
 class Blocking:
-    """The blocking of a product for caches, with packed panels one tile wide.
-
-    `depth` is the piece of k that is summed at once; `row_panels` of A and `column_panels` of B
-    are kept packed together. With `dot_lanes` the sums run along k in registers of as many lanes.
-    A `swapped` problem is the transposed one: its tiles are turned when they are stored. Tiles
-    follow each other down a panel of B, or `along_rows` across one of A. If it `uses_tiles`, panels
-    lie as tile registers read them, though the sums may be `in_vectors`. If it `reads_windows`, the
-    kernel reads those of A where they lie. So many parts as `down` says share the rows, if it says.
-    If each sum `goes_on` from piece to piece, it is the same chain of multiply-adds however k is
-    cut; else each piece is summed alone, and fewer numbers are added one after another. If it
-    `turns_columns`, B is contiguous along k and turned in registers.
-    """
+    """The blocking of a product for caches, with packed panels one tile wide."""
 
     problem: Problem
     tile: Tile
     pack_a: bool
     pack_b: bool
-    depth: int
-    row_panels: int
-    column_panels: int
-    dot_lanes: int = 0
-    swapped: bool = False
-    uses_tiles: bool = False
-    in_vectors: bool = False
-    along_rows: bool = False
-    reads_windows: bool = False
-    down: int = 0
+    depth: int  # the piece of k that is summed at once
+    row_panels: int  # of A that are kept packed together
+    column_panels: int  # the same of B
+    dot_lanes: int = 0  # if not 0, sums run along k in registers of as many lanes
+    swapped: bool = False  # the problem is the transposed one: tiles are turned when stored
+    uses_tiles: bool = False  # panels lie as tile registers read them
+    in_vectors: bool = False  # with `uses_tiles`: sums are in vector registers all the same
+    along_rows: bool = False  # tiles follow each other across a panel of A, else down one of B
+    reads_windows: bool = False  # the kernel reads the windows of A where they lie
+    down: int = 0  # how many parts share the rows; 0: `grid` chooses
+    # Each sum goes on from piece to piece: one chain of multiply-adds however k is cut. Else each
+    # piece is summed alone, and fewer numbers are added one after another.
     goes_on: bool = False
-    turns_columns: bool = False
+    turns_columns: bool = False  # B is contiguous along k and transposed in registers
 
     @property
     def kind(self) -> str:

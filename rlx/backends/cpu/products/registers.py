@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ....ir.types import as_dtype
 from ..llvm.text import Function, Module, Vector
 from ..loops.vectors import transpose
-from .kernel import TILE_PARAMETERS, alignment, fetch_ahead, store
+from .kernel import TILE_PARAMETERS, fetch_ahead, store
 from .pack import PARAMETERS, panel_start
 from .problem import TILE_BYTES, TILE_ROWS, Blocking, memory_type
 
@@ -200,7 +201,9 @@ class _Packer:
 
     def _load(self, vector: Vector, pointer: str, index: str) -> str:
         place = self.f.offset(pointer, vector.element, index)
-        return self.f.emit(f"load {vector.text}, ptr {place}, align {alignment(self.dtype)}")
+        return self.f.emit(
+            f"load {vector.text}, ptr {place}, align {as_dtype(self.dtype).itemsize}"
+        )
 
 
 ROWS = 11  # of A at a time: with two vectors of sums each they leave room for the rest

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....ir.dims import static
 from ....ir.record import record
 from ....ir.types import as_dtype
 from ....lower.lir.expr import Expr
@@ -31,7 +32,7 @@ def emit_top_k(f: Function, step: TopK, layout: Layout, host: Host, split: bool)
 
 
 def _row(scope: Scope, step: TopK) -> None:
-    f, count, extent = scope.f, _number(step.rank.extent), _number(step.along.extent)
+    f, count, extent = scope.f, static(step.rank.extent), static(step.along.extent)
     best = _List.reserve(f, step.expr.dtype.name, count)
     with f.loop("0", str(count)) as loop:
         one = scope.inner({step.along: loop.index})
@@ -85,11 +86,6 @@ def _look(scope: Scope, step: TopK, best: _List, lanes: int, place: str, mask: s
             address = f.offset(table, vector.element, lane)
             number = f.emit(f"load {vector.element}, ptr {address}")
             best.insert(f, number, f.emit(f"add i64 {place}, {lane}"))
-
-
-def _number(extent: object) -> int:
-    assert isinstance(extent, int), "rows of any length are sorted by the library"
-    return extent
 
 
 def _numbers(scope: Scope, expr: Expr) -> str:
