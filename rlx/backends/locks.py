@@ -166,25 +166,17 @@ class Held:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
-    def begin(self) -> None:
-        """One user more."""
+    def __enter__(self) -> None:
         with self._lock:
             if not self._users:
                 self._put_back = self._change()
             self._users += 1
 
-    def end(self) -> None:
-        """One user less."""
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._users = max(0, self._users - 1)
             if not self._users:
                 self._restore()
-
-    def __enter__(self) -> None:
-        self.begin()
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
 
     def _restore(self) -> None:
         put_back, self._put_back = self._put_back, None

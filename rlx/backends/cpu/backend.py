@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import llvmlite
+import llvmlite.binding as llvm
 import numpy as np
 
 from ...ir.bind import check_sizes, concrete_type
@@ -88,10 +89,10 @@ class CpuBackend(Backend):
     def details(self) -> dict[str, str]:
         """The compiler, the processor with its features, and the threads."""
         here = host()
-        llvm = ".".join(map(str, machine.llvm_version()))
+        version = ".".join(map(str, llvm.llvm_version_info))
         has = [name[1:] for name in here.features.split(",") if name.startswith("+")]
         return {
-            "LLVM": f"{llvm} (llvmlite {llvmlite.__version__})",
+            "LLVM": f"{version} (llvmlite {llvmlite.__version__})",
             "processor": f"{here.cpu}, vectors of {8 * here.vector_bytes} bits",
             "features": " ".join(has),
             "threads": f"{here.cores}: RLX_NUM_THREADS, else the processors for this process",

@@ -97,11 +97,10 @@ class Compiles:
         self._left.put(None)  # for the others
 
     def __enter__(self) -> Compiles:
-        short_turns.begin()
+        self._held.enter_context(short_turns)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
-        short_turns.end()
         if error:
             self._errors.append(error)  # what is left need not be compiled
         self._end()

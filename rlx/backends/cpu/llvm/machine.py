@@ -67,7 +67,9 @@ class _Linkers:
         """The linker for one more library."""
         with self._lock:
             if self._current is None or self._used == LINKED_TOGETHER:
-                self._current, self._used = _new_linker(), 0
+                # the linker takes the machine as its own
+                self._current = llvm.create_lljit_compiler(_new_machine(), use_jit_link=True)
+                self._used = 0
             self._used += 1
             return self._current
 
@@ -141,11 +143,6 @@ def assembly(text: str) -> str:
         return _engine().target.emit_assembly(module)
 
 
-def llvm_version() -> tuple[int, ...]:
-    """The version of LLVM that compiles here."""
-    return tuple(llvm.llvm_version_info)
-
-
 def compiler() -> tuple[object, ...]:
     """The processor and compiler versions, on which machine code depends."""
     return host(), llvmlite.__version__, llvm.llvm_version_info
@@ -179,11 +176,6 @@ def _new_machine(level: int = 1) -> llvm.TargetMachine:
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=device.cpu, features=features, opt=level, reloc="pic", codemodel="small", jit=True
     )
-
-
-def _new_linker() -> llvm.LLJIT:
-    # it takes the machine as its own
-    return llvm.create_lljit_compiler(_new_machine(), use_jit_link=True)
 
 
 @contextmanager

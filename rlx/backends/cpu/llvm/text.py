@@ -84,10 +84,9 @@ def literal(dtype: str, number: object) -> str:
         return "true" if number else "false"
     if dtype not in FLOATS:
         return str(int(number))  # type: ignore[call-overload]
-    if dtype == "float64":
-        return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"  # type: ignore[arg-type]
-    if dtype == "float32":  # LLVM writes a float by the bits of the equal double
-        return f"0x{struct.unpack('<Q', struct.pack('<d', float(np.float32(number))))[0]:016X}"  # type: ignore[arg-type]
+    if dtype in ("float32", "float64"):  # LLVM writes a float by the bits of the equal double
+        double = float(np.dtype(dtype).type(number))  # type: ignore[call-overload]
+        return f"0x{struct.unpack('<Q', struct.pack('<d', double))[0]:016X}"
     import ml_dtypes
 
     scalar = np.float16(number) if dtype == "float16" else ml_dtypes.bfloat16(number)  # type: ignore[arg-type]
@@ -213,6 +212,28 @@ class Function:
         if what in ("store", "scatter"):
             return self.call("void", name, (vector.text, value), (place, address), (bits, mask))
         return self.call(vector.text, name, (place, address), (bits, mask), (vector.text, value))
+
+    def load(
+        self,
+        vector: Vector,
+        address: str,
+        align: int,
+        mask: str | None = None,
+        other: str = "zeroinitializer",
+    ) -> str:
+        """Load a vector; of lanes outside of a mask, if there is one, `other`."""
+        if mask is None:
+            return self.emit(f"load {vector.text}, ptr {address}, align {align}")
+        return self.masked("load", vector, address, align, mask, other)
+
+    def store(
+        self, vector: Vector, x: str, address: str, align: int, mask: str | None = None
+    ) -> None:
+        """Store a vector, or its lanes in a mask."""
+        if mask is None:
+            self.do(f"store {vector.text} {x}, ptr {address}, align {align}")
+        else:
+            self.masked("store", vector, address, align, mask, x)
 
     def prefetch(self, address: str, is_written: bool = False, locality: int = 3) -> None:
         """Ask for a cache line; the higher the locality, the nearer it is to be kept."""

@@ -15,7 +15,7 @@ from ..llvm.host import Host
 from ..llvm.text import Function, Vector
 from .kernels import Layout, buffers_of, nest, open_scope, part_range
 from .scalar import combine, convert, register
-from .scope import Scope
+from .scope import Scope, all_hold
 from .sums import is_batch_invariant
 from .vectors import best_variable, choose_lanes, first_lanes, rest_and_whole, vector_lines
 
@@ -206,10 +206,7 @@ def _combine_into(scope: Scope, scatter: Scatter) -> None:
     if not tests:
         _write(scope.inner(), scatter, scatter.index)
         return
-    held = tests[0]
-    for test in tests[1:]:
-        held = f.emit(f"and i1 {held}, {test}")
-    with f.when(held):
+    with f.when(all_hold(f, Vector("bool"), tests)):
         _write(scope.inner(), scatter, scatter.index)
 
 

@@ -42,6 +42,14 @@ def memory_vector(dtype: str, lanes: int) -> Vector:
     return Vector(IN_MEMORY.get(dtype, dtype), lanes)
 
 
+def all_hold(f: Function, vector: Vector, conditions: Sequence[str]) -> str:
+    """Whether all conditions hold."""
+    held = conditions[0]
+    for other in conditions[1:]:
+        held = f.emit(f"and {vector.text} {held}, {other}")
+    return held
+
+
 @record(frozen=False)
 class Scope:
     """The values that are known at one place of the code."""
@@ -238,47 +246,38 @@ class Scope:
             kind = memory_element(dtype)
             raw = f.emit(f"load {kind}, ptr {address}, align {expr.dtype.itemsize}")
             return self.from_memory(raw, dtype, 1), False
-        assert self.along is not None
-        vector = memory_vector(dtype, self.lanes)
-        stride = expr.index.stride_of(self.along) if self._is_stepped(expr.index) else None
+        vector, size = memory_vector(dtype, self.lanes), expr.dtype.itemsize
+        stride = self._stride(expr.index)
         if stride == 1:
             address = f.offset(pointer, vector.element, self.index(expr.index))
-            raw = self._load_neighbors(vector, address, expr.dtype.itemsize)
+            raw = f.load(vector, address, size, self.mask)
         elif (pairs := pairs_of(expr, stride, self.lanes, self.mask)) is not None:
             address = f.offset(pointer, vector.element, self.index(pairs.start))
-            raw = pairs.load(f, vector, address, expr.dtype.itemsize)
+            raw = pairs.load(f, vector, address, size)
         elif stride == -1 and self.mask is None:
             last = self.index(expr.index - (self.lanes - 1))
             address = f.offset(pointer, vector.element, last)
-            raw = self._load_neighbors(vector, address, expr.dtype.itemsize)
-            raw = backwards(f, vector, raw)
+            raw = backwards(f, vector, f.load(vector, address, size))
         else:
-            raw = self._gather(vector, pointer, expr)
+            index, kind = self.index_vector(expr.index)
+            places = f.emit(f"getelementptr {vector.element}, ptr {pointer}, {kind.text} {index}")
+            raw = f.masked("gather", vector, places, size, self._lanes, "zeroinitializer")
         return self.from_memory(raw, dtype, self.lanes), True
 
-    def _is_stepped(self, index: Index) -> bool:
-        assert self.along is not None
-        return index.is_stepped_by(self.along)
+    def _stride(self, index: Index) -> Size | None:
+        """The step of an index from lane to lane, if it has one."""
+        if self.along is None or not index.is_stepped_by(self.along):
+            return None
+        return index.stride_of(self.along)
+
+    @property
+    def _lanes(self) -> str:
+        """The mask of the lanes that may touch memory."""
+        return self.mask or self.f.constant(Vector("bool", self.lanes), True)
 
     def _clamped(self, place: str, last: str) -> str:
         place = self.f.intrinsic("smin", Vector("int64"), place, last)
         return self.f.intrinsic("smax", Vector("int64"), place, "0")
-
-    def _load_neighbors(self, vector: Vector, address: str, align: int) -> str:
-        if self.mask is None:
-            return self.f.emit(f"load {vector.text}, ptr {address}, align {align}")
-        return self._masked("load", vector, address, align)
-
-    def _gather(self, vector: Vector, pointer: str, expr: Load) -> str:
-        index, kind = self.index_vector(expr.index)
-        places = self.f.emit(f"getelementptr {vector.element}, ptr {pointer}, {kind.text} {index}")
-        return self._masked("gather", vector, places, expr.dtype.itemsize)
-
-    def _masked(
-        self, what: str, vector: Vector, address: str, align: int, value: str = "zeroinitializer"
-    ) -> str:
-        mask = self.mask or self.f.constant(Vector("bool", self.lanes), True)
-        return self.f.masked(what, vector, address, align, mask, value)
 
     def from_memory(self, raw: str, dtype: str, lanes: int) -> str:
         """Convert numbers from their form in memory to that in registers."""
@@ -313,19 +312,15 @@ class Scope:
             address = f.offset(pointer, element, self.index(item.index))
             f.do(f"store {element} {value}, ptr {address}, align {size}")
             return
-        assert self.along is not None
         vector = memory_vector(dtype, self.lanes)
         value = self.to_memory(self.spread(dtype, rendered), dtype, self.lanes)
-        if self._is_stepped(item.index) and item.index.stride_of(self.along) == 1:
+        if self._stride(item.index) == 1:
             address = f.offset(pointer, element, self.index(item.index))
-            if self.mask is None:
-                f.do(f"store {vector.text} {value}, ptr {address}, align {size}")
-                return
-            self._masked("store", vector, address, size, value)
+            f.store(vector, value, address, size, self.mask)
         else:
             index, index_kind = self.index_vector(item.index)
             places = f.emit(f"getelementptr {element}, ptr {pointer}, {index_kind.text} {index}")
-            self._masked("scatter", vector, places, size, value)
+            f.masked("scatter", vector, places, size, self._lanes, value)
 
     # -- guards ---------------------------------------------------------------------------------
 
@@ -359,9 +354,9 @@ class Scope:
         if not any(v for _, v in conditions):
             return self._branch(expr, [c for c, _ in conditions])
         mask = Vector("bool", self.lanes)
-        here = self._all(mask, [c for c, v in conditions if v])
+        here = all_hold(f, mask, [c for c, v in conditions if v])
         if uniform := [c for c, v in conditions if not v]:
-            held = self._all(Vector("bool"), uniform)
+            held = all_hold(f, Vector("bool"), uniform)
             here = f.emit(f"select i1 {held}, {mask.text} {here}, {mask.text} zeroinitializer")
         both = here if self.mask is None else f.emit(f"and {mask.text} {here}, {self.mask}")
         inside = self.inner(mask=both, guarded=True).vector(expr.inside)
@@ -381,8 +376,7 @@ class Scope:
             return False
         if expr.outside is not const(expr.dtype, 0):
             return False
-        is_neighbors = self.along is not None and inside.index.stride_of(self.along) == 1
-        return self.lanes > 1 and is_neighbors and self._is_stepped(inside.index)
+        return self.lanes > 1 and self._stride(inside.index) == 1
 
     def _split(self, expr: Guard) -> Expr | None:
         """Split a guard into one of all lanes around one of each lane.
@@ -399,17 +393,10 @@ class Scope:
             return None
         return guard(bounds, steps, guard(*left, expr.inside, expr.outside), expr.outside)
 
-    def _all(self, vector: Vector, conditions: Sequence[str]) -> str:
-        """Whether all conditions hold."""
-        held = conditions[0]
-        for other in conditions[1:]:
-            held = self.f.emit(f"and {vector.text} {held}, {other}")
-        return held
-
     def _branch(self, expr: Guard, conditions: list[str]) -> Rendered:
         """A guard on which all lanes agree, as a branch."""
         f = self.f
-        held = self._all(Vector("bool"), conditions)
+        held = all_hold(f, Vector("bool"), conditions)
         varies = self.depends(expr.variables)
         vector = register(NAMES[expr.dtype], self.lanes if varies else 1)
         labels = [f.label("inside"), f.label("outside"), f.label("both")]

@@ -6,7 +6,7 @@ plan, a bytes object of 64-bit words that the machine code walks:
     header   see HEADER
     inputs   for each: dtype object, rank, dimensions..., bytes of data
     outputs  for each: dtype object, rank, dimensions..., bytes of data
-    constants, then (offset, object) pairs for the other slots of an `Array`
+    constants, then the offsets of the other slots of an `Array`, which get None
 
 The code checks every argument against the plan, allocates the results, calls the compiled
 function and wraps the results. Whatever does not fit gives `MISS`, so that the caller can take
@@ -159,11 +159,8 @@ def _plan(array: ArrayLayout, words: Sequence[int], **fields: int) -> tuple[byte
         data_slot=ctypes.addressof(data_slot),
         **fields,
     )
-    fill = [word for offset, thing in array.fill for word in (offset, id(thing))]
-    return struct.pack(f"{len(header) + len(words) + len(fill)}q", *header, *words, *fill), (
-        array,
-        data_slot,
-    )
+    every = (*header, *words, *array.fill)
+    return struct.pack(f"{len(every)}q", *every), (array, data_slot)
 
 
 class _Runtime:

@@ -158,10 +158,9 @@ def _emit_wrap(module: Module) -> None:
     branch(f, f.emit(f"icmp ne ptr {made}, null"), "failed")
     f.do(f"store ptr %array, ptr {at(f, made, header(f, 'data_offset'))}")
     with f.loop("0", header(f, "fills")) as slots:
-        pair = at(f, "%fill", f.emit(f"shl i64 {slots.index}, 4"))
-        thing = word(f, pair, 1, "ptr")
-        f.do(f"call void @Py_IncRef(ptr {thing})")
-        f.do(f"store ptr {thing}, ptr {at(f, made, word(f, pair, 0))}")
+        offset = f.emit(f"load i64, ptr {f.offset('%fill', 'i64', slots.index)}")
+        f.do("call void @Py_IncRef(ptr @none)")
+        f.do(f"store ptr @none, ptr {at(f, made, offset)}")
     f.do(f"ret ptr {made}")
     f.start_block("failed")
     f.do("call void @Py_DecRef(ptr %array)")

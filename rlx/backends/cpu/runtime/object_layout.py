@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -99,25 +98,17 @@ class Spec:
 
 @record
 class ArrayLayout:
-    """Where instances of `cls` keep their ndarray, and what fills their other slots."""
+    """Where instances of `cls` keep their ndarray, and their other slots, which get None."""
 
     cls: type
     data_offset: int
-    fill: tuple[tuple[int, object], ...] = ()
+    fill: tuple[int, ...] = ()
 
 
-def array_layout(
-    cls: type, data: str = "_data", fill: Mapping[str, object] | None = None
-) -> ArrayLayout:
-    """Find the slots of `cls`: `data` holds the ndarray.
-
-    The others hold the objects of `fill`, or None.
-    """
+def array_layout(cls: type) -> ArrayLayout:
+    """Find the slots of `cls`, whose `_data` holds the ndarray."""
     offsets = slot_offsets(cls)
-    given = dict(fill or {})
-    rest = tuple((at, given.pop(name, None)) for name, at in offsets.items() if name != data)
-    assert not given, f"{cls.__name__} has no slots {sorted(given)}"
-    return ArrayLayout(cls, offsets[data], rest)
+    return ArrayLayout(cls, offsets.pop("_data"), tuple(offsets.values()))
 
 
 def slot_offsets(cls: type) -> dict[str, int]:

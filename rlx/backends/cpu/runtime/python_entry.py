@@ -46,8 +46,8 @@ def python_entry(
     def wrap(data: np.ndarray) -> object:
         made = object.__new__(array.cls)
         getattr(array.cls, data_slot).__set__(made, data)
-        for offset, thing in array.fill:
-            getattr(array.cls, slots[offset]).__set__(made, thing)
+        for offset in array.fill:
+            getattr(array.cls, slots[offset]).__set__(made, None)
         return made
 
     def entry(*args: object, **keywords: object) -> object:

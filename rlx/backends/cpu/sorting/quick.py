@@ -107,10 +107,10 @@ def _sort_vectors(f: Function, vector: Vector, count: int, target: str) -> None:
         masks.append(_first(f, vector, left))
         place = f.offset("%x", vector.element, str(i * lanes))
         places.append(f.offset(target, vector.element, str(i * lanes)))
-        xs.append(load(f, vector, place, masks[-1], most))
+        xs.append(f.load(vector, place, vector.bits // 8, masks[-1], most))
     xs = interleaved(f, vector, _sorted(f, vector, xs))
     for x, place, mask in zip(xs, places, masks, strict=True):
-        store(f, vector, x, place, mask)
+        f.store(vector, x, place, vector.bits // 8, mask)
 
 
 def _sorted(f: Function, vector: Vector, xs: list[str]) -> list[str]:
@@ -152,21 +152,6 @@ def _exchanged(f: Function, vector: Vector, xs: list[str], other: int) -> list[s
     return result
 
 
-def load(f: Function, vector: Vector, place: str, mask: str | None, other: str = "poison") -> str:
-    """Load the lanes in a mask, and others as `other`; None: all lanes."""
-    if mask is None:
-        return f.emit(f"load {vector.text}, ptr {place}, align {vector.bits // 8}")
-    return f.masked("load", vector, place, vector.bits // 8, mask, other)
-
-
-def store(f: Function, vector: Vector, x: str, place: str, mask: str | None) -> None:
-    """Store the lanes in a mask; None: all lanes."""
-    if mask is None:
-        f.do(f"store {vector.text} {x}, ptr {place}, align {vector.bits // 8}")
-        return
-    f.masked("store", vector, place, vector.bits // 8, mask, x)
-
-
 # -- splitting ----------------------------------------------------------------------------------
 
 
@@ -193,7 +178,7 @@ def _emit_split(module: Module, vector: Vector) -> None:
     """`split(from, to, count, pivot)`: those below the pivot first; gives their number."""
     one, text, lanes = vector.element, vector.text, vector.lanes
     f = _function(module, f"split_{one}", f"ptr %x, ptr %y, i64 %count, {one} %pivot", "i64")
-    pivots, align = f.splat("%pivot", vector), f"align {vector.bits // 8}"
+    pivots, align = f.splat("%pivot", vector), vector.bits // 8
     left = f.emit(f"urem i64 %count, {lanes}")
     whole = f.emit(f"sub i64 %count, {left}")
 
@@ -203,27 +188,27 @@ def _emit_split(module: Module, vector: Vector) -> None:
         below = f.emit(f"add i64 {below}, {number}")
         end = f.emit(f"sub i64 %count, {f.emit(f'add i64 {place}, {taken}')}")
         start = f.offset("%y", one, f.emit(f"add i64 {end}, {below}"))
-        store(f, vector, _compressed(f, vector, x, is_above), start, _first(f, vector, above))
+        f.store(vector, _compressed(f, vector, x, is_above), start, align, _first(f, vector, above))
         return below
 
     with f.loop("0", whole, str(lanes), [("i64", "0")]) as loop:
         (below,), place = loop.values, loop.index
-        x = f.emit(f"load {text}, ptr {f.offset('%x', one, place)}, {align}")
+        x = f.load(vector, f.offset("%x", one, place), align)
         is_below = f.emit(f"icmp slt {text} {x}, {pivots}")
         # what is stored too much here is overwritten: as much memory as this is free
         start = f.offset("%y", one, below)
-        f.do(f"store {text} {_compressed(f, vector, x, is_below)}, ptr {start}, {align}")
+        f.store(vector, _compressed(f, vector, x, is_below), start, align)
         others = f.emit(f"xor <{lanes} x i1> {is_below}, splat (i1 true)")
         number = _counted(f, vector, is_below)
         loop.next = [put_above(x, others, below, number, str(lanes))]
     (below,), place = loop.values, whole
     mask = _first(f, vector, left)
-    x = load(f, vector, f.offset("%x", one, whole), mask)
+    x = f.load(vector, f.offset("%x", one, whole), align, mask, "poison")
     is_below = f.emit(f"icmp slt {text} {x}, {pivots}")
     is_below = f.emit(f"and <{lanes} x i1> {is_below}, {mask}")
     number = _counted(f, vector, is_below)
     start, held = f.offset("%y", one, below), _first(f, vector, number)
-    store(f, vector, _compressed(f, vector, x, is_below), start, held)
+    f.store(vector, _compressed(f, vector, x, is_below), start, align, held)
     others = f.emit(f"xor <{lanes} x i1> {is_below}, {mask}")
     f.do(f"ret i64 {put_above(x, others, below, number, left)}")
 

@@ -24,10 +24,8 @@ from .quick import (
     SHARED,
     has_quick_sort,
     leave_if_long,
-    load,
     part_function,
     quick_sort,
-    store,
     vectors_of,
 )
 from .radix import INFINITY, STREAMS, Digits, bounds_of_part, radix_sort, slot_of, word_of
@@ -149,7 +147,7 @@ def _emit_begin(module: Module, order: _Order) -> None:
     zero, most = f.constant(vector, 0), f.constant(vector, (1 << (order.bits - 1)) - 1)
 
     def block(at: str, mask: str | None) -> None:
-        x = load(f, vector, f.offset(numbers, vector.element, at), mask)
+        x = f.load(vector, f.offset(numbers, vector.element, at), order.bits // 8, mask, "poison")
         if order.has_places:
             if is_float:
                 is_zero, is_nan = _odd(f, order, vector, x)
@@ -160,7 +158,7 @@ def _emit_begin(module: Module, order: _Order) -> None:
             steps = ", ".join(f"i64 {i}" for i in range(lanes))
             places = f.emit(f"add {wide.text} {f.splat(at, wide)}, <{steps}>")
             x = f.emit(f"or {wide.text} {upper}, {places}")
-            store(f, wide, x, f.offset(words, "i64", at), mask)
+            f.store(wide, x, f.offset(words, "i64", at), 8, mask)
             return
         if is_float:
             is_zero, is_nan = _odd(f, order, vector, x)
@@ -174,7 +172,7 @@ def _emit_begin(module: Module, order: _Order) -> None:
                 held = f.emit(f"or {mask_text} {held}, {each}")
             f.do(f"store {mask_text} {held}, ptr {found}")
         x = _turned(f, order, vector, x)
-        store(f, vector, x, f.offset(words, vector.element, at), mask)
+        f.store(vector, x, f.offset(words, vector.element, at), order.bits // 8, mask)
 
     _over_part(f, lanes, block)
     held = f.emit(f"load {mask_text}, ptr {found}")
@@ -197,12 +195,13 @@ def _emit_end(module: Module, order: _Order) -> None:
 
     def block(at: str, mask: str | None) -> None:
         if order.has_places:
-            x = load(f, wide, f.offset(words, "i64", at), mask)
+            x = f.load(wide, f.offset(words, "i64", at), 8, mask, "poison")
             x = f.emit(f"trunc {wide.text} {x} to {vector.text}")
-            store(f, vector, x, f.offset(places, "i32", at), mask)
+            f.store(vector, x, f.offset(places, "i32", at), 4, mask)
             return
-        there = f.offset(words, vector.element, at)
-        store(f, vector, _turned(f, order, vector, load(f, vector, there, mask)), there, mask)
+        there, align = f.offset(words, vector.element, at), order.bits // 8
+        x = _turned(f, order, vector, f.load(vector, there, align, mask, "poison"))
+        f.store(vector, x, there, align, mask)
 
     _over_part(f, lanes, block)
     f.do("ret void")
