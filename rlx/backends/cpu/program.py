@@ -70,6 +70,7 @@ from .products.contraction import (
     emit_chain,
     emit_contraction,
     emit_grouped_gemm,
+    is_native,
     plan_contraction,
     row_blocks,
     scratch_bytes,
@@ -213,7 +214,7 @@ class ProgramWriter:
             if multiplies_views(step) and not self.host.batch_invariant:
                 self._call(f, product_call(step), step, layout)
                 return
-        if isinstance(step, Contraction) and not (step.is_static and contracts_natively(step)):
+        if isinstance(step, Contraction) and not is_native(step):
             step = as_kernel(step, self.host.batch_invariant)
         if isinstance(step, (*LOOPS, Contraction, Chain)):
             self._written(f, step, layout, is_short)

@@ -35,7 +35,7 @@ from .loops.kernels import Layout
 from .products.choice import alternatives
 from .products.constants import pack_constants
 from .products.contraction import (
-    contracts_natively,
+    is_native,
     plan_contraction,
     problem_of,
     rows_along_columns,
@@ -112,7 +112,7 @@ def _ways(program: Program, host: Host) -> Ways:
     costs: dict[Problem, float] = defaultdict(float)
     steps: dict[Problem, Contraction] = {}
     for step in program.steps:
-        if isinstance(step, Contraction) and is_product(step):
+        if isinstance(step, Contraction) and is_native(step):
             problem, cost = product_of(step), product_cost(step, host)
             if cost >= LEAST:
                 costs[problem] += cost
@@ -171,11 +171,6 @@ ROUNDS = 16
 PATTERN = 4096  # numbers that memory is filled with, again and again
 Ways = Mapping[Problem, Sequence[Blocking]]
 Piece = tuple[Problem | None, list[Step]]
-
-
-def is_product(step: Step) -> bool:
-    """Whether a step is a product of known sizes for the matrix kernel."""
-    return isinstance(step, Contraction) and step.is_static and contracts_natively(step)
 
 
 def product_of(step: Contraction) -> Problem:
@@ -276,7 +271,7 @@ def _ratios(times: np.ndarray) -> list[float]:
 def _pieces(program: Program, ways: Ways) -> Iterator[Piece]:
     between: list[Step] = []
     for step in filter(_is_harmless, program.steps):
-        problem = product_of(step) if isinstance(step, Contraction) and is_product(step) else None
+        problem = product_of(step) if isinstance(step, Contraction) and is_native(step) else None
         if problem not in ways:
             between.append(step)
             continue

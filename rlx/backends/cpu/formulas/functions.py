@@ -199,23 +199,8 @@ def emit_math(f: Function, name: str, vector: Vector, *values: str) -> str:
     return w.first_of(made, whole)
 
 
-def sine(w: Writer, x: str) -> str:
-    """The sine; see `_wave`."""
-    return _wave(w, x, "sin")
-
-
-def cosine(w: Writer, x: str) -> str:
-    """The cosine; see `_wave`."""
-    return _wave(w, x, "cos")
-
-
-def tangent(w: Writer, x: str) -> str:
-    """The tangent of float32; see `_wave`."""
-    return _wave(w, x, "tan")
-
-
 def _wave(w: Writer, x: str, name: str) -> str:
-    """Reduce by multiples of pi/2 and take a polynomial.
+    """`sin`, `cos` or `tan`: reduce by multiples of pi/2 and take a polynomial.
 
     Huge arguments go to the C library, and no other lane does.
     """
@@ -345,8 +330,8 @@ def _calls(f: Function, name: str, wide: Vector, values: Sequence[str]) -> str:
 
 
 _BOTH: dict[str, Callable[..., str]] = {
-    "sin": sine,
-    "cos": cosine,
+    "sin": partial(_wave, name="sin"),
+    "cos": partial(_wave, name="cos"),
     "exp": exponential,
     "log": logarithm,
     "tanh": hyperbolic_tangent,
@@ -355,7 +340,11 @@ _BOTH: dict[str, Callable[..., str]] = {
     "erfc": complement,
     "erf_inv": inverse_error_function,
 }
-SINGLE = {**_BOTH, "tan": tangent, **{name: partial(in_double, WIDE[name]) for name in WIDE}}
+SINGLE = {
+    **_BOTH,
+    "tan": partial(_wave, name="tan"),
+    **{name: partial(in_double, WIDE[name]) for name in WIDE},
+}
 DOUBLE = {**_BOTH, "cbrt": double_cbrt}  # the others by the C library
 MATH = frozenset(SINGLE)
 WAVES = frozenset(("sin", "cos", "tan"))  # in one way for any lanes

@@ -1,4 +1,4 @@
-"""Loops whose rounds go in order: running combinations, and scatters."""
+"""Loops whose rounds go in order: prefix scans, and scatters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLOCK = 4096  # bytes of a line that are combined before the next line
 
 
 def emit_scan(f: Function, scan: Scan, layout: Layout, host: Host, split: bool) -> None:
-    """Emit a running combination: a loop in order, inside of the others."""
+    """Emit a prefix scan: a loop in order, inside of the others."""
     exprs = [scan.expr, *scan.index.loads]
     scope = open_scope(f, layout, host, [*buffers_of(exprs), scan.buffer])
     beside = loop_beside(scan)

@@ -137,12 +137,7 @@ def blocked(blocking: Blocking, host: Host, parts: int) -> Blocking:
             row_panels = max(1, host.l2 // 4 // (tile.rows * depth * size))
         if pack_b:
             column_panels = max(1, min(host.l3 // 2, 16 << 20) // panel)
-    return replace(
-        blocking,
-        row_panels=_even(tile.row_panels, row_panels),
-        column_panels=_even(tile.column_panels, column_panels),
-        along_rows=along_rows,
-    )
+    return _evenly(replace(blocking, along_rows=along_rows), row_panels, column_panels)
 
 
 def _goes_along_rows(blocking: Blocking, host: Host, parts: int) -> bool:
@@ -197,13 +192,8 @@ def _tiled(problem: Problem, host: Host) -> Blocking:
     blocking = Blocking(problem, tile, True, True, problem.k, 1, 1, uses_tiles=True)
     blocking = replace(blocking, in_vectors=not host.has_tiles)
     panel = blocking.a_panel * problem.itemsize
-    row_panels = max(1, host.l2 // 4 // panel)
     column_panels = max(1, min(host.l3 // 2, 16 << 20) // panel)
-    return replace(
-        blocking,
-        row_panels=_even(tile.row_panels, row_panels),
-        column_panels=_even(tile.column_panels, column_panels),
-    )
+    return _evenly(blocking, max(1, host.l2 // 4 // panel), column_panels)
 
 
 def _streamed_rows(problem: Problem, host: Host) -> int:
@@ -243,10 +233,12 @@ def _columns(problem: Problem, host: Host, swapped: bool) -> Blocking:
     )  # fmt: skip
 
 
-def _even(total: int, most: int) -> int:
-    """The size of equal blocks of at most `most` that make up `total`."""
-    blocks = -(-total // most)
-    return -(-total // blocks)
+def _evenly(blocking: Blocking, rows: int, columns: int) -> Blocking:
+    """The blocking with equal blocks of at most so many panels of rows and of columns."""
+    tile = blocking.tile
+    totals = (tile.row_panels, rows), (tile.column_panels, columns)
+    row_panels, column_panels = (-(-total // -(-total // most)) for total, most in totals)
+    return replace(blocking, row_panels=row_panels, column_panels=column_panels)
 
 
 def _wants_packing(problem: Problem, tile: Tile, host: Host) -> tuple[bool, bool]:

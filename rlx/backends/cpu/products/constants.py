@@ -22,7 +22,7 @@ from ..llvm.host import Host
 from ..llvm.text import AS_WRITTEN, Function, Module, Vector
 from ..loops.kernels import Layout, buffers_of, open_scope
 from ..loops.scope import Scope
-from .contraction import contracts_natively, is_matrix, plan_contraction, rows_along_columns, sides
+from .contraction import is_matrix, is_native, plan_contraction, rows_along_columns, sides
 from .emit import emit_pack
 from .problem import HALVES, UNTUNED, Blocking, Tuning, memory_type
 from .view import OperandView, emit_view_pack
@@ -64,7 +64,7 @@ def pack_constants(
     if not is_symbolic([b.type for b in program.inputs]):
         program.steps = [
             _with_panels(step, set(fixed), host, tuning, packings)
-            if isinstance(step, Contraction) and step.is_static and contracts_natively(step)
+            if isinstance(step, Contraction) and is_native(step)
             else step
             for step in program.steps
         ]

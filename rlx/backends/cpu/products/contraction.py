@@ -67,6 +67,11 @@ def contracts_natively(step: Contraction) -> bool:
     return given == {sums} or ({WIDENED.get(name) for name in given} == {sums} and len(given) == 1)
 
 
+def is_native(step: Contraction) -> bool:
+    """Whether a contraction is of known sizes and for the matrix kernel."""
+    return step.is_static and contracts_natively(step)
+
+
 def as_kernel(step: Contraction, batch_invariant: bool) -> Kernel:
     """The contraction as a loop nest around a sum.
 
@@ -363,7 +368,7 @@ def with_grouped_gemms(steps: Sequence[Step]) -> Iterator[Step | GroupedGemm]:
 
 
 def _together(group: Sequence[Contraction]) -> Iterator[Contraction | GroupedGemm]:
-    native = [step for step in group if step.is_static and contracts_natively(step)]
+    native = [step for step in group if is_native(step)]
     if len(native) < 2:
         yield from group
         return

@@ -98,7 +98,7 @@ class Spec:
 
 @record
 class ArrayLayout:
-    """Where instances of `cls` keep their ndarray, and their other slots, which get None."""
+    """Where instances of `cls` keep their ndarray, and their other slots: None."""
 
     cls: type
     data_offset: int

@@ -42,11 +42,6 @@ def parallel(f: Function, kernel: str, context: str, parts: str) -> None:
     f.do(f"call void @{SYMBOL}(ptr {kernel}, ptr {context}, i64 {parts})")
 
 
-def threads() -> int:
-    """The number of threads of a job, the caller included."""
-    return host().cores
-
-
 def symbols(*, can_stop: bool = True) -> dict[str, int]:
     """The symbols for modules that call `parallel` or poll; no thread starts yet."""
     names = {SYMBOL: SYMBOL, polls.POLL: polls.POLL if can_stop else polls.NO_POLL}
@@ -79,10 +74,7 @@ def _library() -> machine.Library:
 
 def text() -> str:
     """The LLVM text of the pool of this process."""
-    return _text(threads())
-
-
-def _text(count: int) -> str:
+    count = host().cores  # threads of a job, the caller included
     is_arm = platform.machine().lower() in ("arm64", "aarch64")
     is_linux = sys.platform.startswith("linux")
     names = {
