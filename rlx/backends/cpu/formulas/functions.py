@@ -340,11 +340,8 @@ _BOTH: dict[str, Callable[..., str]] = {
     "erfc": complement,
     "erf_inv": inverse_error_function,
 }
-SINGLE = {
-    **_BOTH,
-    "tan": partial(_wave, name="tan"),
-    **{name: partial(in_double, WIDE[name]) for name in WIDE},
-}
+_IN_DOUBLE = {name: partial(in_double, kernel) for name, kernel in WIDE.items()}
+SINGLE = {**_BOTH, "tan": partial(_wave, name="tan"), **_IN_DOUBLE}
 DOUBLE = {**_BOTH, "cbrt": double_cbrt}  # the others by the C library
 MATH = frozenset(SINGLE)
 WAVES = frozenset(("sin", "cos", "tan"))  # in one way for any lanes

@@ -51,7 +51,7 @@ def checked(f: Function, call: str) -> None:
 
 
 def call_python(f: Function, function: str, pointers: str) -> str:
-    """The call of a Python function, named by a symbol, with an address; gives a status.
+    """Call the Python function that a symbol names with an address; gives a status.
 
     No handler of a signal raises between compiled code and the function: a callback of ctypes would
     lose the exception.
