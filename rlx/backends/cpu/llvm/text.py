@@ -189,8 +189,9 @@ class Function:
 
     def intrinsic(self, name: str, vector: Vector, *values: str) -> str:
         """Call an overloaded intrinsic whose arguments and result all have type `vector`."""
-        kind = vector.text
-        return self.call(kind, f"@llvm.{name}.{vector.mangled}", *((kind, x) for x in values))
+        kind, full = vector.text, f"@llvm.{name}.{vector.mangled}"
+        self.declarations.add(f"declare {kind} {full}({', '.join([kind] * len(values))})")
+        return self.emit(f"call {kind} {full}({', '.join([f'{kind} {x}' for x in values])})")
 
     def call(self, returns: str, name: str, *given: tuple[str, str], flags: str = "") -> str:
         """Call and declare a function; arguments are pairs of LLVM type and value."""
