@@ -10,7 +10,6 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.transforms.jit import auto_device
 from rlx.transforms.jit.jitted import Jitted
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
@@ -178,11 +177,11 @@ def test_the_fastest_device_is_called_as_if_it_were_named(
 ):
     asked: list[Any] = []
 
-    def best(traced: Any, leaves: Any, *_: Any) -> str:
-        asked.append(leaves)
-        return boxed if leaves[0].shape == (3,) else "cpu"
+    def best(self: Jitted, traced: Any, call: Any) -> str:
+        asked.append(call.leaves)
+        return boxed if call.leaves[0].shape == (3,) else "cpu"
 
-    monkeypatch.setattr(auto_device, "_best", best)
+    monkeypatch.setattr(Jitted, "_best", best)
     f = rlx.jit(twice, device="auto")
     there, more = rnp.array(X).to(boxed), np.ones(4, np.float32)
     for _ in range(2):

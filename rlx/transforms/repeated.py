@@ -26,11 +26,10 @@ from ..trace import pytree, short_ways
 from ..trace.apply import operand_type
 from ..trace.array import Array, default_memory
 from ..trace.host import is_python_scalar
-from ..trace.index import aliasing
 from ..trace.make_graph import Traced, trace
 from .jit.compiled import Compiled, Lowered
 from .jit.identity import PLAIN, Walk, walked
-from .jit.jitted import all_jitted
+from .jit.jitted import all_jitted, made_here
 from .jit.paths import Arguments
 from .outside import Outside, may_ask_what_it_is, may_change_outside, same
 
@@ -122,12 +121,12 @@ def repeated(
         result = entry.run(functions, args, kwargs)
         if result is not MISS:
             family.hits += 1
-            return _made_here(result)
+            return made_here(result)
     if not family.is_closed:
         made = _tried(family, plain, name, functions, args, kwargs, lent)
         result = MISS if made is None else made.run(functions, args, kwargs)
         if result is not MISS:
-            return _made_here(result)
+            return made_here(result)
     try:
         _state.is_inside = True
         return plain(*args, **kwargs)
@@ -157,12 +156,6 @@ def _code_of(fn: Any) -> Any:
     if type(fn) is types.MethodType:
         fn = fn.__func__
     return fn.__code__ if type(fn) is types.FunctionType else id(fn)
-
-
-def _made_here(result: Any) -> Any:
-    if aliasing.open_traces:
-        aliasing.make_here(tuple(pytree.leaves(result)))
-    return result
 
 
 def _new_family(key: Any) -> _Family:

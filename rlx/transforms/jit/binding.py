@@ -76,7 +76,7 @@ def bound_to(owner: Compiled, before: Binding | None, arguments: Mapping[str, An
         session = default_session(owner.device)
         constants = WithConstants.of(session, owner.graph, places, owner.options)
     given = dict(zip(places, (*arrays, *captures), strict=True))
-    return Binding(names, constants, constants.bind(given), _others(owner.traced, names))
+    return Binding(names, constants, constants.bind(given), others(owner.traced, names))
 
 
 def _arguments(traced: Traced) -> dict[str, tuple[pytree.Structure, int]]:
@@ -91,7 +91,7 @@ def _arguments(traced: Traced) -> dict[str, tuple[pytree.Structure, int]]:
     return found
 
 
-def _others(traced: Traced, bound: frozenset[str]) -> pytree.Structure:
+def others(traced: Traced, bound: frozenset[str] = frozenset()) -> pytree.Structure:
     """The structure of the arguments that are neither bound nor static."""
     firsts = {first for name, (_, first) in _arguments(traced).items() if name in bound}
     tree = traced.in_tree

@@ -32,7 +32,7 @@ from ...trace import pytree
 from ...trace.host import PYTHON_SCALARS
 from ...trace.index import aliasing
 from ...trace.make_graph import Traced
-from .binding import Binding, bound_to
+from .binding import Binding, bound_to, others
 from .paths import Arguments, call_path, into_path
 from .signature import difference
 from .sizes import with_leaves
@@ -260,10 +260,7 @@ class Compiled(CompiledCode, TreeCalls):
     @functools.cached_property
     def _without_static(self) -> pytree.Structure:
         """The structure of the arguments that are arrays."""
-        tree = self.traced.in_tree
-        args, kwargs = pytree.unflatten(tree, [0] * tree.num_leaves)
-        left = {k: x for k, x in kwargs.items() if not isinstance(x, pytree.Static)}
-        return pytree.structure((tuple(x for x in args if not isinstance(x, pytree.Static)), left))
+        return others(self.traced)
 
     @functools.cached_property
     def captures(self) -> tuple[Any, ...]:

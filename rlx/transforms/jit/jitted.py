@@ -29,7 +29,6 @@ from ...trace.make_graph import Traced, function_name, nested_too_deeply, titled
 from ...trace.named import asked_axes
 from ...trace.placement import common_device, run_here
 from ...trace.tensor import TracedTensor
-from .auto_device import AUTO, DeviceChoice
 from .compiled import Compiled, Lowered, Ready, TreeCalls
 from .disable import run_at_once
 from .paths import Arguments, Call, TimedPath, may_be_better, missed, unless_static
@@ -44,6 +43,7 @@ from .signature import (
 from .sizes import Dynamic
 from .trace_cache import TraceCache
 
+AUTO = "auto"  # the device that the cost model predicts to be fastest
 PATHS = 4  # kinds of arguments that are tried before they are looked at
 KEPT = 512  # kinds of arguments a function stays compiled for
 
@@ -78,7 +78,7 @@ class Jitted(TreeCalls):
         self._elsewhere: dict[str, Jitted] = {}
         self._follows = False  # whether it is there for arguments on its device
         self._last: Jitted | None = None  # the one of `_elsewhere` that was called last
-        self._choice = DeviceChoice()
+        self._chosen: dict[Any, str] = {}  # devices, by kinds of arguments and where these lie
         _jitted.add(weakref.ref(self, _jitted.discard))
         default_session(self._device)  # an unknown device is an error here, not at the first call
 
@@ -95,7 +95,7 @@ class Jitted(TreeCalls):
             result = self._fast(*args, **kwargs)
             if result is MISS:
                 return self._slow(args, kwargs)
-            return _made_here(result) if aliasing.open_traces else result
+            return made_here(result) if aliasing.open_traces else result
         except RecursionError:
             raise nested_too_deeply(function_name(self._fn)) from None
         except BaseException as error:
@@ -142,9 +142,21 @@ class Jitted(TreeCalls):
         """The device that the cost model predicts to be fastest for such arguments."""
         if call.is_traced:
             return str(self._device)  # it becomes a part of another function
-        kind, name = (call.tree, kinds_of(self._fn, call)), function_name(self._fn)
-        record = functools.partial(self._trace, call)
-        return self._choice.device(kind, call.leaves, record, self._options, name)
+        places = tuple(x.device if isinstance(x, Array) else "" for x in call.leaves)
+        key = call.tree, kinds_of(self._fn, call), places
+        if key not in self._chosen:
+            traced = self._trace(call)
+            self._chosen = {**self._chosen, key: self._best(traced, call)}
+        return self._chosen[key]
+
+    def _best(self, traced: Traced, call: Call) -> str:
+        """The device of a function in the graph that names one, else the fastest."""
+        if traced.graph.placed:
+            return traced.graph.placed[0].device
+        from ...tools.costs import explain
+
+        leaves, name = [*call.leaves, *traced.captures], function_name(self._fn)
+        return explain(traced, leaves, self._options, name).best
 
     def _trace(self, call: Call) -> Traced:
         """Trace the function, with symbolic sizes for dynamic arguments."""
@@ -245,7 +257,7 @@ class Jitted(TreeCalls):
                 return run_at_once(self._fn, args, kwargs, None if self._follows else self._named)
         result = self._find_path(args, kwargs)
         if result is not MISS:
-            return _made_here(result) if aliasing.open_traces else result
+            return made_here(result)
         call = self._call(args, kwargs)
         there = self._where(call)
         if there is not self:
@@ -443,6 +455,8 @@ def _change_settings(before: Settings, after: Settings) -> None:
 config.watch(_change_settings)
 
 
-def _made_here(result: Any) -> Any:
-    aliasing.make_here(tuple(pytree.leaves(result)))
+def made_here(result: Any) -> Any:
+    """The result of a call, whose arrays belong to the trace that is open, if one is."""
+    if aliasing.open_traces:
+        aliasing.make_here(tuple(pytree.leaves(result)))
     return result

@@ -122,14 +122,8 @@ def call_path(
     it must be an array. The `held` arrays are passed after them.
     """
     writer = _Writer()
-    writer.names |= {"MISS": MISS, "entry": entry, "NUMBERS": PYTHON_SCALARS}
-    with writer.block("try:"):
-        leaves = writer.arguments(traced.in_tree, arguments)
-        for i, kind in scalars.items():
-            writer.scalar(leaves[i], kind)
-    writer.lines += ["    except (KeyError, AttributeError):", "        return MISS"]
-    behind = [writer.bind(x) for x in held]
-    writer.line(f"result = entry({', '.join([*leaves, *behind])})")
+    given = writer.given(entry, traced, arguments, scalars, held)
+    writer.line(f"result = entry({', '.join(given)})")
     writer.line("if result is MISS: return MISS")
     writer.results(traced.out_tree)
     return writer.function("def path(*args, **kwargs):")
@@ -149,16 +143,8 @@ def into_path(
     It is called with `args`, `kwargs` and the tree of arrays.
     """
     writer = _Writer()
-    writer.names |= {"MISS": MISS, "entry": entry, "NUMBERS": PYTHON_SCALARS}
-    with writer.block("try:"):
-        leaves = writer.arguments(traced.in_tree, arguments)
-        for i, kind in scalars.items():
-            writer.scalar(leaves[i], kind)
-        outs: list[str] = []
-        writer.take(traced.out_tree, out, "out", outs)
-    writer.lines += ["    except (KeyError, AttributeError):", "        return MISS"]
-    behind = [writer.bind(x) for x in held]
-    writer.line(f"return entry({', '.join([*leaves, *behind, *outs])})")
+    given = writer.given(entry, traced, arguments, scalars, held, out)
+    writer.line(f"return entry({', '.join(given)})")
     return writer.function("def path(args, kwargs, out):")
 
 
@@ -174,11 +160,6 @@ class _Writer:
     def line(self, text: str) -> None:
         """Add a line of code."""
         self.lines.append("    " * self._depth + text)
-
-    def block(self, head: str) -> _Block:
-        """A block of deeper lines after a head."""
-        self.line(head)
-        return _Block(self)
 
     def fresh(self) -> str:
         """A new name for a value."""
@@ -206,6 +187,29 @@ class _Writer:
         return _maker(text)(*self.names.values())
 
     # -- arguments ------------------------------------------------------------------------------
+
+    def given(
+        self,
+        entry: Callable[..., Any],
+        traced: Traced,
+        arguments: Arguments,
+        scalars: Mapping[int, type | None],
+        held: Sequence[Any],
+        out: Any = MISS,
+    ) -> list[str]:
+        """Check and flatten what a call gives, and tell the names of what `entry` takes."""
+        self.names |= {"MISS": MISS, "entry": entry, "NUMBERS": PYTHON_SCALARS}
+        outs: list[str] = []
+        self.line("try:")
+        self._depth += 1
+        leaves = self.arguments(traced.in_tree, arguments)
+        for i, kind in scalars.items():
+            self.scalar(leaves[i], kind)
+        if out is not MISS:
+            self.take(traced.out_tree, out, "out", outs)
+        self._depth -= 1
+        self.lines += ["    except (KeyError, AttributeError):", "        return MISS"]
+        return [*leaves, *map(self.bind, held), *outs]
 
     def arguments(self, in_tree: pytree.Structure, arguments: Arguments) -> list[str]:
         """Flatten `args` and `kwargs`, and give the names of the leaves."""
@@ -343,20 +347,6 @@ class _Writer:
             items = ", ".join(f"{name!r}: {value}" for name, value in values.items())
             return f"{self.bind(fields.make)}({self.bind(kind)}, {{{items}}})"
         return f"{self.bind(level.unflatten)}([{', '.join(children)}])"
-
-
-@final
-class _Block:
-    """The lines of a block stand deeper."""
-
-    def __init__(self, writer: _Writer) -> None:
-        self._writer = writer
-
-    def __enter__(self) -> None:
-        self._writer._depth += 1
-
-    def __exit__(self, *error: object) -> None:
-        self._writer._depth -= 1
 
 
 @functools.lru_cache(256)
