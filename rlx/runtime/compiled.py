@@ -90,8 +90,11 @@ class CompiledCode:
             hide_frames(error)
             raise
 
-    def _fill(self, arrays: Sequence[Any], out: Sequence[np.ndarray]) -> None:
-        """Run, and write the results into the given writable arrays."""
+    def _fill(self, *arrays: Any, out: Sequence[np.ndarray]) -> None:
+        """Run, and write the results into the given writable arrays.
+
+        Nothing is allocated or copied for an array that is dense and apart from the arguments.
+        """
         graph, executable = self.signature, self.executable
         counts = len(graph.params), len(graph.results)
         is_plain = not (self._bound or self.donated) and type(out) in (list, tuple)
@@ -322,18 +325,11 @@ class CompiledGraph(CompiledCode):
     def __post_init__(self) -> None:
         self.signature = self.graph
 
-    __call__ = CompiledCode._call
+    __call__, run_into = CompiledCode._call, CompiledCode._fill
 
     def run(self, **arrays: Any) -> Any:
         """Call with arrays by the names of their parameters (see `names`)."""
         return self._plan(self._by_name(arrays))()
-
-    def run_into(self, *arrays: Any, out: Sequence[np.ndarray]) -> None:
-        """Run, and write the results into the given writable arrays.
-
-        Nothing is allocated or copied for an array that is dense and apart from the arguments.
-        """
-        self._fill(arrays, out)
 
     def submit(self, *arrays: Any) -> Future[Any]:
         """Run on the session's thread, in order of submission, and give a future.

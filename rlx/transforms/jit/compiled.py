@@ -283,7 +283,7 @@ class Compiled(CompiledCode, TreeCalls):
 
     def fill(self, leaves: Sequence[Any], out: Any) -> None:
         """Run on the leaves of the arguments, and write the results into a tree of arrays."""
-        self._fill((*leaves, *self.captures), self.outs(out))
+        self._fill(*leaves, *self.captures, out=self.outs(out))
 
     def _ready(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
         bound = self._binding
@@ -345,7 +345,7 @@ class Compiled(CompiledCode, TreeCalls):
         Nothing is allocated or copied for an array that is dense and apart from the arguments.
         """
         code, arrays, _ = self._ready("run_into", args, kwargs)
-        code._fill(arrays, self.outs(out))
+        code._fill(*arrays, out=self.outs(out))
 
     def outs(self, out: Any) -> list[Any]:
         """The arrays of a tree like the result."""
