@@ -256,9 +256,10 @@ def test_names_that_do_not_fit():
                  missing in the file: encoder.bb, f32[3]; did you mean its 'encoder.b'?
                  unexpected in the file: encoder.b, f32[3]
                  encoder.w is f32[2, 3] in the file, f32[2, 4] in the tree
-          fix    rename={'encoder.b': 'encoder.bb'}, only=[...] to load a part, or strict=False to keep what
-                 the tree has there and get a report
-        """,  # noqa: E501  (word for word)
+          fix    rename={'encoder.b': 'encoder.bb'},
+                 only=[...] to load a part, or strict=False to keep what the tree has
+                 there and get a report
+        """,
         *(from_bytes, DATA, like),
     )
 

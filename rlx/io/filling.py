@@ -22,6 +22,7 @@ from .names import named_leaves, static_fields
 Only = Iterable[str] | str | Callable[[str], bool] | None
 Rename = Mapping[str, str] | Callable[[str], str | None] | None
 MOST_LINES = 20  # of an error
+MOST_RENAMED = 3  # names in its advice
 MOST_COMPARED = 2000  # names, in search of one that is meant
 
 
@@ -103,13 +104,13 @@ def misfit(report: LoadReport) -> StructureError:
     """The error for a tree that a file does not fit."""
     lines = report.lines()
     more = [f"... and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
-    renamed = {old: new for new, old in report.renamed().items()}
-    first = f"rename={renamed}, " if renamed else ""
+    renamed = {old: new for new, old in list(report.renamed().items())[:MOST_RENAMED]}
     return StructureError(
         f"load: {len(lines)} names of the file and of the tree do not fit",
         notes=[*lines[:MOST_LINES], *more],
-        fix=f"{first}only=[...] to load a part, or strict=False to keep what\nthe tree has there "
-        "and get a report",
+        fix=(f"rename={renamed},\n" if renamed else "")
+        + "only=[...] to load a part, or strict=False to keep what the tree has\n"
+        "there and get a report",
     )
 
 
