@@ -18,7 +18,7 @@ import numpy as np
 from ..ir.errors import AttributeValueError, DtypeError
 from ..ir.files import as_path, naming, reaching
 from ..ir.types import DTYPES, Type, as_dtype
-from ..trace.arguments import choice, shown, wrong
+from ..trace.arguments import choice, flag, shown, wrong
 from ..trace.array import Array, new_array
 from ..trace.host import to_numpy
 from .archive import METADATA, read_npz, write_npz
@@ -210,6 +210,7 @@ def open(path: str | PathLike[str]) -> ArrayFile:
 
 def _taken(contents: Contents, like: Any, only: Only, rename: Rename, strict: bool) -> Any:
     """The nested dicts or the tree that a call of `load` asks for."""
+    strict = flag("load: strict", strict)
     if like is None:
         tree = nested(values(contents, only, rename), contents.budget)
         return tree if strict else (tree, LoadReport({}, {}, {}, {}))
@@ -275,7 +276,9 @@ def _on_host(name: str, leaf: Any) -> np.ndarray:
 
 def _texts(notes: Mapping[str, Any], metadata: Texts) -> dict[str, str]:
     """The metadata of the file: the user's, and the notes of rlx."""
-    texts = {} if metadata is None else dict(metadata)
+    if not isinstance(metadata, Mapping | None):
+        raise wrong("save: metadata", metadata, "a dict of texts", 'write {"author": "me"}')
+    texts = dict(metadata or {})
     for name, text in texts.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise wrong(

@@ -208,9 +208,7 @@ def _described(leaf: Any) -> str:
     python = PYTHON.get(type(leaf).__name__)
     if python is not None:
         return f"a Python {python.__name__}"
-    if isinstance(leaf, Type):
-        return str(leaf)
-    return str(type_of(leaf)) if isinstance(leaf, np.ndarray | np.generic) else str(leaf.type)
+    return str(_type(leaf))
 
 
 def _fits(entry: Entry, leaf: Any) -> bool:
@@ -220,7 +218,7 @@ def _fits(entry: Entry, leaf: Any) -> bool:
         return not entry.type.shape and kind in {int: "iu", bool: "b", complex: "c"}.get(
             type(leaf), "fV"
         )
-    wanted = leaf if isinstance(leaf, Type) else _type(leaf)
+    wanted = _type(leaf)
     if entry.python is not None and wanted.shape == ():
         return kind == wanted.dtype.kind or {kind, wanted.dtype.kind} <= {"i", "u"}
     return entry.type == wanted
@@ -229,7 +227,7 @@ def _fits(entry: Entry, leaf: Any) -> bool:
 def _type(leaf: Any) -> Type:
     if isinstance(leaf, np.ndarray | np.generic):
         return type_of(leaf)
-    found = getattr(leaf, "type", None)
+    found = leaf if isinstance(leaf, Type) else getattr(leaf, "type", None)
     if isinstance(found, Type):
         return found
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
