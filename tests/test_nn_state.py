@@ -86,6 +86,21 @@ def test_state_has_a_gradient_of_zeros():
     assert value.item() == 3.0
 
 
+def test_jacobians_and_hessians_of_state_are_zero():
+    def total(layer):
+        return layer.weight * layer.weight * layer.total
+
+    floats = counted().replace(count=rnp.array(0.0))
+    for jacobian in (rlx.jacrev(total)(counted()), rlx.jacfwd(total)(floats)):
+        assert jacobian.weight.tolist() == np.diag([1.0, 2.0, 3.0]).tolist()
+        assert not np.any(jacobian.total)
+        assert not np.any(jacobian.count)
+    hessian = rlx.hessian(lambda layer: rnp.sum(total(layer)))(floats)
+    assert hessian.weight.weight.tolist() == np.eye(3).tolist()
+    assert not np.any(hessian.weight.total)
+    assert not np.any(hessian.total.weight)
+
+
 def test_the_gradient_of_nothing_but_state_is_zero():
     lora = nn.LoRA(nn.Linear(3, 2, key=KEY), 1, key=KEY)
     slope = rlx.grad(lambda m: rnp.sum(m.layer(X)))(lora)

@@ -212,21 +212,32 @@ def _of_chosen(
     kwargs: dict[str, Any],
     allow_int: bool = False,
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Restrict `fn` to the chosen arguments, and give these."""
+    """Restrict `fn` to the chosen arguments, and give these; state in them does not move."""
     chosen = chosen_arguments(fn, argnums, len(args))
-    name = function_name(fn)
+    name, state = function_name(fn), pytree.state_mask(pytree.structure(args))
     origins = argument_origins(fn, args, pytree.structure((args, {})), name)
     places = [i for i, arg in enumerate(args) for _ in pytree.leaves(arg)]
-    for i, leaf, origin in zip(places, pytree.leaves(args), origins, strict=True):
-        if i in chosen and not allow_int:
+    rows = zip(places, pytree.leaves(args), origins, state, strict=True)
+    for i, leaf, origin, is_state in rows:
+        if i in chosen and not (allow_int or (is_state and what == "jacrev")):
             _check_float(what, origin, leaf)
 
     def inner(*picked: Any) -> Any:
-        table = dict(zip(chosen, picked, strict=True))
+        table = dict(zip(chosen, map(_without_slope_of_state, picked), strict=True))
         return fn(*(table.get(i, x) for i, x in enumerate(args)), **kwargs)
 
     inner.__name__ = name
     return inner, tuple(args[i] for i in chosen)
+
+
+def _without_slope_of_state(tree: Any) -> Any:
+    found, structure = pytree.flatten(tree)
+    mask = pytree.state_mask(structure)
+    if not any(mask):
+        return tree
+    rows = zip(found, mask, strict=True)
+    still = [apply("stop_gradient", as_operand(x)) if is_state else x for x, is_state in rows]
+    return pytree.unflatten(structure, still)
 
 
 def _check_float(what: str, origin: str, leaf: Any) -> None:

@@ -78,7 +78,8 @@ def value_and_grad(
     The gradient has the structure of argument `argnums` (a tuple of gradients for several). With
     `has_aux` the function returns (value, extra) and the result is ((value, extra), gradient).
     With `holomorphic` arguments and value are complex, and the gradient is the complex derivative.
-    With `allow_int` arguments may hold integers, whose gradients are `rlx.Float0`.
+    With `allow_int` arguments may hold integers, whose gradients are `rlx.Float0`. The gradient
+    with respect to state of modules, see `nn.field`, is zero.
 
     >>> import rlx
     >>> value, slope = rlx.value_and_grad(lambda x: x**3)(2.0)
