@@ -135,9 +135,10 @@ def main() -> None:
     warnings.simplefilter("error")
     for kind in [given.only] if given.only else SEEDS:
         fuzz(kind, 50, -1)  # all that is loaded later is there
-    with open("/proc/self/statm") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, resource.RLIM_INFINITY))
+    if sys.platform == "linux":  # others do not say how much is in use
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, resource.RLIM_INFINITY))
     for kind in [given.only] if given.only else SEEDS:
         start = time.perf_counter()
         outcomes = fuzz(kind, given.count, given.seed)

@@ -39,7 +39,7 @@ def refused(data, kind, match):
         with pytest.raises(rlx.FileFormatError, match=match):
             from_bytes(data, format=kind)
         assert tracemalloc.get_traced_memory()[1] < len(data) + ROOM
-        assert time.perf_counter() - start < 5
+        assert time.perf_counter() - start < 20
     finally:
         tracemalloc.stop()
 

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 
@@ -59,28 +59,6 @@ def save(path: str | PathLike[str], tree: Any, metadata: Texts = None) -> None:
     write(place, arrays, notes, metadata)
 
 
-@overload
-def load(
-    path: str | PathLike[str],
-    like: Any = None,
-    *,
-    only: Only = None,
-    rename: Rename = None,
-    strict: Literal[True] = True,
-) -> Any: ...
-
-
-@overload
-def load(
-    path: str | PathLike[str],
-    like: Any = None,
-    *,
-    only: Only = None,
-    rename: Rename = None,
-    strict: bool,
-) -> tuple[Any, LoadReport]: ...
-
-
 def load(
     path: str | PathLike[str],
     like: Any = None,
@@ -96,8 +74,8 @@ def load(
     of `rlx.eval_shape`) it gives the same tree with the arrays of the file, each on the device
     where the tree's array is.
 
-    - `only`: names, beginnings of names (`"encoder"`), patterns (`"*.bias"`), or a function of a
-      name. What is not chosen stays as it is in `like`.
+    - `only`: names of the tree, beginnings of them (`"encoder"`), patterns (`"*.bias"`), or a
+      function of a name. What is not chosen stays as it is in `like`.
     - `rename`: `{old: new}`, names of the file or beginnings of them, or a function of a name.
       None leaves an array out.
     - `strict`: names that are missing, unexpected or of another shape or dtype are an error, which

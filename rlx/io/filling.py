@@ -253,7 +253,8 @@ def _placed(value: Any, leaf: Any) -> Any:
     if type(leaf) in PYTHON.values():
         return type(leaf)(value.item() if isinstance(value, Array) else value)
     if isinstance(leaf, np.ndarray | np.generic):
-        return np.array(value, leaf.dtype)
+        found = np.array(value, leaf.dtype)
+        return found if isinstance(leaf, np.ndarray) else found[()]
     if not isinstance(value, Array):  # a Python number
         value = new_array(np.array(value, _type(leaf).dtype))
     return value.to(leaf.device) if isinstance(leaf, Array) else value
