@@ -110,6 +110,22 @@ def to_torch_vector(x: Any) -> Any:
     return torch.tensor(np.array(x, np.float64))
 
 
+def test_second_derivatives_of_batch_norm():
+    x, direction = normal(6, 5), normal(6, 5, seed=1)
+
+    def total(x):
+        return rnp.sum(rnp.sin(nn.with_state(filled(nn.BatchNorm(5, eps=0.1)))(x)[0]))
+
+    _, found = rlx.jvp(rlx.grad(total), (x,), (direction,))
+    step = 1e-2 * direction
+    expected = (
+        np.asarray(rlx.grad(total)(x + step)) - np.asarray(rlx.grad(total)(x - step))
+    ) / 2e-2
+    close(found, expected, 2e-3)
+    _, slope = rlx.jvp(total, (x,), (direction,))
+    close(slope, np.sum(np.asarray(rlx.grad(total)(x)) * direction), 1e-4)
+
+
 def test_batch_norm_without_scale_and_bias():
     norm = nn.BatchNorm(5, use_scale=False, use_bias=False)
     assert rlx.tree.leaves(nn.inference(norm)) == [norm.mean, norm.var]

@@ -223,16 +223,21 @@ def moments(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     center = rnp.mean(part, axes, keepdims=True)
     distance = x - center
     mean = rnp.mean(distance, axes, keepdims=True)
-    square = rnp.mean(rnp.square(distance), axes, keepdims=True)
-    return center + mean, rnp.maximum(square - rnp.square(mean), 0.0)
+    var = rnp.mean(rnp.square(distance), axes, keepdims=True) - rnp.square(mean)
+    below = rnp.minimum(stop_gradient(var), 0.0)  # rounding may bring a variance below zero
+    return center + mean, var - below
 
 
 @eager
 def _normalized(x: Any, mean: Any, var: Any, eps: float, scale: Any, bias: Any) -> Any:
     """Normalize, then multiply by the scale and add the bias, if they are there."""
-    factor = lax.rsqrt(var + eps)
-    y = (x - mean) * (factor if scale is None else factor * scale)
-    return convert(y if bias is None else y + bias, _dtype(x, scale, bias))
+    factor = lax.rsqrt(var + eps) * (1.0 if scale is None else scale)
+    # the mean's gradient passes through a vector that is zero: it is then a multiple of the sum of
+    # cotangents that the bias needs anyway, and no third sum over the batch
+    still = stop_gradient(mean)
+    shift = (still - mean) * factor
+    y = (x - still) * factor + (shift if bias is None else shift + bias)
+    return convert(y, _dtype(x, scale, bias))
 
 
 def _dtype(*operands: Any) -> Any:
