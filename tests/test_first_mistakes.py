@@ -51,7 +51,7 @@ def test_the_fix_says_what_to_write(wrong, advice):
     [
         (rlx, "where", "rlx.numpy.where"),
         (nn, "Conv2d", "nn.Conv, with channels last"),
-        (nn, "BatchNorm", "nn.LayerNorm"),
+        (nn, "BatchNorm2d", "nn.BatchNorm"),
         (optim, "Adam", "optim.adam"),
         (X, "numpy", "numpy.asarray(x)"),
         (X, "cuda", 'x.to("cuda")'),
