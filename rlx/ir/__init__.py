@@ -15,5 +15,10 @@ if TYPE_CHECKING:
     __all__ = ["equal", "parse", "show"]
 else:
     __getattr__, __dir__ = _door(
-        __name__, (), {"text": ["equal", "parse", "show"]}, errors.with_advice(__name__, {})
+        __name__,
+        (),
+        {
+            "text": "equal parse show",
+        },
+        errors.with_advice(__name__, {}),
     )

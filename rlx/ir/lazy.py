@@ -68,17 +68,19 @@ class late:
 def door(
     package: str,
     modules: Sequence[str],
-    names: Mapping[str, Sequence[str]],
+    names: Mapping[str, str],
     otherwise: Callable[[str], NoReturn],
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The `__getattr__` and `__dir__` of a package that loads modules when asked.
 
     `modules` are attributes themselves, by the last word of their names; `names` has those that
-    stand in a module of the package.
+    stand in a module of the package, with spaces between.
     `otherwise` raises for every other name. Threads that ask at the same time wait for
     the one that loads, as they do at an `import`.
     """
-    homes = {name: f"{package}.{module}" for module, listed in names.items() for name in listed}
+    homes = {
+        name: f"{package}.{module}" for module, listed in names.items() for name in listed.split()
+    }
     paths = {module.rpartition(".")[2]: f"{package}.{module}" for module in modules}
     opened = vars(sys.modules[package])
 

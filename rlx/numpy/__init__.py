@@ -101,21 +101,6 @@ from .constants import (
     uint64,
     unsignedinteger,
 )
-from .contraction import (
-    convolve,
-    correlate,
-    cross,
-    dot,
-    inner,
-    kron,
-    matmul,
-    matvec,
-    outer,
-    tensordot,
-    vdot,
-    vecdot,
-    vecmat,
-)
 from .creation import (
     arange,
     array,
@@ -147,8 +132,6 @@ from .creation import (
     zeros,
     zeros_like,
 )
-from .division import divmod, floor_divide, fmod, gcd, lcm, mod, modf, remainder
-from .einsum import einsum, einsum_path
 from .elementwise import (
     acos,
     acosh,
@@ -192,24 +175,6 @@ from .elementwise import (
     tan,
     tanh,
     true_divide,
-)
-from .indexing import (
-    argwhere,
-    choose,
-    compress,
-    delete,
-    extract,
-    fill_diagonal,
-    flatnonzero,
-    insert,
-    nonzero,
-    place,
-    put,
-    put_along_axis,
-    putmask,
-    take,
-    take_along_axis,
-    where,
 )
 from .logic import (
     allclose,
@@ -327,6 +292,21 @@ if TYPE_CHECKING:
         unwrap,
         view,
     )
+    from .contraction import (
+        convolve,
+        correlate,
+        cross,
+        dot,
+        inner,
+        kron,
+        matmul,
+        matvec,
+        outer,
+        tensordot,
+        vdot,
+        vecdot,
+        vecmat,
+    )
     from .distribution import (
         bincount,
         histogram,
@@ -340,6 +320,7 @@ if TYPE_CHECKING:
         percentile,
         quantile,
     )
+    from .division import divmod, floor_divide, fmod, gcd, lcm, mod, modf, remainder
     from .files import frombuffer, fromfile, fromiter, fromstring, load, save, savez
     from .grids import (
         c_,
@@ -357,6 +338,24 @@ if TYPE_CHECKING:
         tril_indices_from,
         triu_indices,
         triu_indices_from,
+    )
+    from .indexing import (
+        argwhere,
+        choose,
+        compress,
+        delete,
+        extract,
+        fill_diagonal,
+        flatnonzero,
+        insert,
+        nonzero,
+        place,
+        put,
+        put_along_axis,
+        putmask,
+        take,
+        take_along_axis,
+        where,
     )
     from .inspection import (
         __array_api_version__,
@@ -445,48 +444,40 @@ if TYPE_CHECKING:
         std,
         var,
     )
+    from .subscripts import einsum, einsum_path
 else:
     __getattr__, __dir__ = _door(
         __name__,
         ("fft", "linalg"),
         {
-            "bits": (
-                "bitwise_count fmax fmin frexp nextafter packbits piecewise spacing "
-                "unpackbits unwrap view"
-            ).split(),
-            "distribution": (
-                "bincount histogram histogram2d histogram_bin_edges histogramdd median "
-                "nanmedian nanpercentile nanquantile percentile quantile"
-            ).split(),
-            "files": "frombuffer fromfile fromiter fromstring load save savez".split(),
-            "grids": (
-                "c_ diag_indices diag_indices_from gradient index_exp ix_ mask_indices mgrid "
-                "ogrid r_ s_ tril_indices tril_indices_from triu_indices triu_indices_from"
-            ).split(),
-            "inspection": (
-                "__array_api_version__ __array_namespace__ __array_namespace_info__ array_repr "
-                "array_str can_cast finfo get_printoptions iinfo iscomplexobj isdtype isrealobj "
-                "isscalar issubdtype iterable ndim printoptions promote_types "
-                "set_printoptions shape size"
-            ).split(),
-            "padding": ["block", "pad", "resize"],
-            "protocols": ["__array_function__", "__array_ufunc__"],
-            "places": ["ravel_multi_index", "unravel_index"],
-            "polynomial": (
-                "bartlett blackman hamming hanning i0 interp kaiser poly polyadd polyder "
-                "polydiv polyfit polyint polymul polysub polyval roots"
-            ).split(),
-            "sets": (
-                "intersect1d isin setdiff1d setxor1d trim_zeros union1d unique unique_all "
-                "unique_counts unique_inverse unique_values"
-            ).split(),
-            "sorting": (
-                "argpartition argsort digitize lexsort partition searchsorted sort sort_complex"
-            ).split(),
-            "statistics": (
-                "average corrcoef cov mean nanargmax nanargmin nancumprod nancumsum nanmax "
-                "nanmean nanmin nanprod nanstd nansum nanvar std var"
-            ).split(),
+            "bits": """bitwise_count fmax fmin frexp nextafter packbits piecewise spacing unpackbits
+                unwrap view""",
+            "contraction": """convolve correlate cross dot inner kron matmul matvec outer tensordot
+                vdot vecdot vecmat""",
+            "division": "divmod floor_divide fmod gcd lcm mod modf remainder",
+            "indexing": """argwhere choose compress delete extract fill_diagonal flatnonzero insert
+                nonzero place put put_along_axis putmask take take_along_axis where""",
+            "distribution": """bincount histogram histogram2d histogram_bin_edges histogramdd median
+                nanmedian nanpercentile nanquantile percentile quantile""",
+            "files": "frombuffer fromfile fromiter fromstring load save savez",
+            "grids": """c_ diag_indices diag_indices_from gradient index_exp ix_ mask_indices mgrid
+                ogrid r_ s_ tril_indices tril_indices_from triu_indices triu_indices_from""",
+            "inspection": """__array_api_version__ __array_namespace__ __array_namespace_info__
+                array_repr array_str can_cast finfo get_printoptions iinfo iscomplexobj isdtype
+                isrealobj isscalar issubdtype iterable ndim printoptions promote_types
+                set_printoptions shape size""",
+            "padding": "block pad resize",
+            "protocols": "__array_function__ __array_ufunc__",
+            "places": "ravel_multi_index unravel_index",
+            "polynomial": """bartlett blackman hamming hanning i0 interp kaiser poly polyadd polyder
+                polydiv polyfit polyint polymul polysub polyval roots""",
+            "sets": """intersect1d isin setdiff1d setxor1d trim_zeros union1d unique unique_all
+                unique_counts unique_inverse unique_values""",
+            "sorting": """argpartition argsort digitize lexsort partition searchsorted sort
+                sort_complex""",
+            "subscripts": "einsum einsum_path",
+            "statistics": """average corrcoef cov mean nanargmax nanargmin nancumprod nancumsum
+                nanmax nanmean nanmin nanprod nanstd nansum nanvar std var""",
         },
         _with_advice(__name__, {}),
     )

@@ -27,7 +27,6 @@ from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import count_of, flag
 from ..trace.array import Array
 from ..trace.by_numpy import converted, is_free, short
-from ..trace.control import while_loop
 from ..trace.host import is_python_scalar
 from ..trace.index.aliasing import is_part
 from ..trace.promotion import (
@@ -319,6 +318,7 @@ def pointwise_power(x: Tensor, exponent: int) -> Any:
 
 def _integer_power(x: Any, y: Any) -> Any:
     """Square and multiply, one step for each bit of the greatest exponent."""
+    from ..trace.control import while_loop  # which few programs need
 
     def step(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         result, x, y = state

@@ -8,24 +8,29 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from ..ir.errors import ArgumentError, ShapeError
+from ..ir.lazy import late
 from ..trace import pytree
 from ..trace.apply import as_tensor
 from ..trace.arguments import callable_of, count_of
 from ..trace.axes import broadcast_shapes, one_axis
 from ..trace.make_graph import check_function, function_name
 from ..trace.promotion import broadcast_to
-from ..trace.scan import scan
 from . import arithmetic, elementwise, logic
 from .elementwise import Tensor, refuse_out
-from .indexing import check_copied, take
 from .logic import where
 from .manipulation import append, moveaxis, ravel, reshape, squeeze
 from .reductions import Axis, all, any, cummax, cummin, cumprod, cumsum, max, min, prod, sum
+
+if TYPE_CHECKING:
+    from ..trace import scan as loops
+    from . import indexing
+else:  # for methods that few programs use
+    loops, indexing = late("rlx.trace.scan"), late("rlx.numpy.indexing")
 
 # -- functions of small arrays applied to large ones: vectorize, apply_along_axis ------------------
 
@@ -255,14 +260,14 @@ class ufunc:
             return made, made
 
         first = rows[0].astype(self._dtype_of(a))
-        _, rest = scan(step, first, rows[1:])
+        _, rest = loops.scan(step, first, rows[1:])
         return moveaxis(append(first[None], rest, 0), 0, place)
 
     def at(
         self, a: Tensor, indices: Any, b: Tensor | None = None, /, *, inplace: bool = False
     ) -> Any:
         """A copy with the function applied at indices, repeated indices one by one."""
-        check_copied(f"{self.__name__}.at", inplace)
+        indexing.check_copied(f"{self.__name__}.at", inplace)
         more = () if b is None else (as_tensor(b),)
         if self.nin != 1 + len(more):
             fix = "pass b, the second operands" if b is None else "leave b out"
@@ -281,7 +286,7 @@ class ufunc:
             return carry.at[where_to].set(made), None
 
         start = a.astype(self._dtype_of(a, *more))
-        return scan(step, start, (flat, values))[0]
+        return loops.scan(step, start, (flat, values))[0]
 
     def reduceat(
         self, a: Tensor, indices: Tensor, axis: int = 0, dtype: Any = None, out: None = None
@@ -303,7 +308,7 @@ class ufunc:
             return where(is_between, self.function(carry, row), carry), None
 
         numbers = np.arange(rows.shape[0], dtype="int32")
-        result = scan(step, take(rows, starts, 0), (numbers, rows))[0]
+        result = loops.scan(step, indexing.take(rows, starts, 0), (numbers, rows))[0]
         return moveaxis(result, 0, place)
 
     def outer(self, A: Tensor, B: Tensor, /) -> Any:
@@ -324,13 +329,13 @@ class ufunc:
         else:
             first = broadcast_to(as_tensor(start).astype(dtype), rows.shape[1:])
         if mask is None:
-            return scan(lambda carry, row: (self.function(carry, row), None), first, rows)[0]
+            return loops.scan(lambda carry, row: (self.function(carry, row), None), first, rows)[0]
 
         def step(carry: Any, item: Any) -> tuple[Any, None]:
             row, is_taken = item
             return where(is_taken, self.function(carry, row), carry), None
 
-        return scan(step, first, (rows, moveaxis(mask, axis, 0)))[0]
+        return loops.scan(step, first, (rows, moveaxis(mask, axis, 0)))[0]
 
     def _dtype_of(self, *operands: Any) -> np.dtype:
         """The dtype of a result for operands of these dtypes."""

@@ -27,8 +27,6 @@ from ..trace.array import Array
 from ..trace.index import aliasing
 from ..trace.make_graph import trace
 from ..trace.promotion import ScalarType
-from .jit.compiled import Lowered
-from .jit.paths import Arguments
 
 FEW = 20_000  # numbers that NumPy reads and writes in the time that some ops take in Python
 AS_IT_IS = CompileOptions(precision=AS_WRITTEN)  # policies are for what the user compiles
@@ -135,6 +133,8 @@ def _code(
     accepts: Callable[[Graph], bool] = lambda graph: True,
 ) -> Callable[..., Any] | None:
     """Compile for the arrays among arguments; None if the graph cannot be compiled."""
+    from .jit.compiled import Lowered  # with `jit`, which not every program uses
+    from .jit.paths import Arguments
 
     @functools.wraps(function)
     def call(*values: Any) -> Any:

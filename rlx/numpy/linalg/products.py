@@ -16,10 +16,10 @@ from ...trace.axes import one_axis, some_axes
 from ...trace.promotion import broadcast_to, rounded_once
 from .. import contraction, creation, manipulation, reductions
 from ..arithmetic import absolute, astype, conj, power, real
-from ..einsum import einsum
 from ..elementwise import Tensor, not_equal, sqrt
 from ..logic import isnan, logical_and, logical_not, where
 from ..manipulation import expand_dims, moveaxis
+from ..subscripts import einsum
 from .decompositions import svdvals
 from .matrices import check_matrix, check_square, inexact, wrong_shape, wrong_value
 from .solving import inv
