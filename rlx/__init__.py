@@ -5,16 +5,16 @@ native code. Read `examples/how_rlx_works.py` first. What not every program uses
 is first asked for.
 """
 
-import gc
+import gc as _gc
 from typing import TYPE_CHECKING
 
-_collects = gc.isenabled()
-gc.disable()  # modules that are loaded leave nothing to collect: a tenth of the time
+_collects = _gc.isenabled()
+_gc.disable()  # modules that are loaded leave nothing to collect: a tenth of the time
 try:
     from . import numpy
 finally:
     if _collects:
-        gc.enable()
+        _gc.enable()
 from .ir import errors
 from .ir.config import config
 from .ir.dims import dim
