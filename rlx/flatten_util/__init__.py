@@ -8,9 +8,12 @@ from typing import Any
 
 from .. import numpy as rnp
 from ..ir.errors import ShapeError
+from ..ir.lazy import listed
 from ..trace import pytree
 from ..trace.apply import as_operand, as_tensor
 from ..trace.promotion import result_dtype
+
+__dir__ = listed(__name__)
 
 __all__ = ["ravel_pytree"]
 

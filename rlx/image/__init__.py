@@ -12,10 +12,13 @@ from typing import Any
 
 from .. import numpy as rnp
 from ..ir.errors import AttributeValueError, ShapeError
+from ..ir.lazy import listed
 from ..ir.types import is_inexact
 from ..trace.apply import as_tensor
 from ..trace.arguments import count_of, flag, members, wrong
 from ..trace.axes import some_axes
+
+__dir__ = listed(__name__)
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 

@@ -4,8 +4,11 @@ JAX is imported when a function is converted. May use everything below. Read `fr
 `replay.py`.
 """
 
+from ..ir.lazy import listed as _listed
 from .containers import Keys
 from .export import Exported, export, load_exported
 from .from_jax import from_jax
 from .graph_builder import Graph
 from .to_jax import to_jax, to_stablehlo
+
+__dir__ = _listed(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any, Generic, NoReturn, TypeVar, overload
 
 T = TypeVar("T")
@@ -94,12 +95,37 @@ def door(
         opened[name] = found
         return found
 
-    def __dir__() -> list[str]:
-        return sorted({*opened, *paths, *homes} - {"TYPE_CHECKING"})
-
     # what `from package import *` gives; without it only what is loaded
-    opened.setdefault("__all__", [name for name in __dir__() if not name.startswith("_")])
-    return __getattr__, __dir__
+    here = [name for name, value in opened.items() if _is_public(package, name, value)]
+    opened.setdefault("__all__", sorted({*here, *paths, *homes}))
+    return __getattr__, listed(package)
+
+
+def listed(module: str, *modules: str) -> Callable[[], list[str]]:
+    """The `__dir__` of a module: what its users type, without what it imports for itself.
+
+    That is its `__all__`; otherwise what it defines and, in a package, what it hands on, with the
+    `modules` that are public.
+    """
+    space = vars(sys.modules[module])
+
+    def __dir__() -> list[str]:
+        if "__all__" in space:
+            return sorted(space["__all__"])
+        here = (name for name, value in space.items() if _is_public(module, name, value))
+        return sorted((*here, *modules))
+
+    return __dir__
+
+
+def _is_public(module: str, name: str, value: Any) -> bool:
+    if name.startswith("_") or name == "TYPE_CHECKING":
+        return False
+    if isinstance(value, ModuleType):  # a public one is listed by the door, or stands elsewhere
+        return value.__name__.startswith(f"{HOUSE}.") and value.__name__ != f"{module}.{name}"
+    home = getattr(value, "__module__", None) or HOUSE
+    is_package = "__path__" in vars(sys.modules[module])
+    return home == module or is_package
 
 
 class Table(dict[str, Any]):

@@ -4,6 +4,7 @@ They are close to the ops: nothing is promoted, and only scalars are broadcast; 
 both. Read `elementwise.py` first, `convolution.py` for convolutions.
 """
 
+from ..ir.lazy import listed as _listed
 from ..trace.scan import associative_scan
 from ..transforms.custom import stop_gradient
 from ..transforms.loops import scan
@@ -214,3 +215,5 @@ from .shapes import (
     transpose,
     unstack,
 )
+
+__dir__ = _listed(__name__, "linalg")

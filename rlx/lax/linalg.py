@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import numpy as rnp
+from ..ir.lazy import listed
 from ..numpy.linalg.matrices import adjoint, symmetrized
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import flag
@@ -15,6 +16,8 @@ from ..trace.array_arguments import scalar, with_axes
 from ..trace.axes import integer
 from ..trace.scan import scan
 from .operands import Tensor
+
+__dir__ = listed(__name__)
 
 
 def cholesky(x: Tensor, *, symmetrize_input: bool = True) -> Any:

@@ -4,6 +4,7 @@ A module is a pytree whose fields are its parameters and its state; layers are m
 key. Read `module.py`, then `layers.py` and `state.py`; convolutions and pooling are in `conv.py`.
 """
 
+from ..ir.lazy import listed as _listed
 from . import functional, initializers, losses
 from .attention import dot_product_attention
 from .conv import AvgPool, Conv, ConvTranspose, MaxPool, avg_pool, max_pool, min_pool
@@ -63,6 +64,8 @@ from .text import summary
 from .wrappers import LoRA, Shared, SpectralNorm, WeightNorm, merge
 
 from ..ir.errors import with_advice  # isort: skip
+
+__dir__ = _listed(__name__, "functional", "initializers", "losses")
 
 _LAST = "with channels last"
 __getattr__ = with_advice(

@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import numpy as rnp
 from ..ir.dims import Dim
+from ..ir.lazy import listed
 from ..ir.types import as_dtype, promote
 from ..scipy.operands import log1mexp as log1mexp
 from ..scipy.special import logsumexp
@@ -30,6 +31,8 @@ from .attention import dot_product_attention as dot_product_attention
 from .quantization import get_scaled_dot_general_config as get_scaled_dot_general_config
 from .quantization import scaled_dot_general as scaled_dot_general
 from .quantization import scaled_matmul as scaled_matmul
+
+__dir__ = listed(__name__)
 
 Axis = int | tuple[int, ...] | None
 

@@ -16,9 +16,12 @@ import numpy as np
 from .. import numpy as rnp
 from .. import random
 from ..ir.errors import AttributeValueError, ShapeError
+from ..ir.lazy import listed
 from ..ir.types import as_dtype, is_complex, is_float
 from ..numpy.elementwise import named
 from ..trace.axes import as_shape, integer, one_axis, some_axes
+
+__dir__ = listed(__name__)
 
 Initializer = Callable[..., Any]
 Axes = int | tuple[int, ...]

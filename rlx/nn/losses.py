@@ -10,10 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import numpy as rnp
+from ..ir.lazy import listed
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import choice
 from ..trace.promotion import promote_operands, rounded_once
 from .functional import softplus
+
+__dir__ = listed(__name__)
 
 REDUCTIONS = {"mean": rnp.mean, "sum": rnp.sum, "none": as_tensor}
 

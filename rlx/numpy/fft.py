@@ -14,6 +14,7 @@ import numpy as np
 
 from ..ir.dims import Dim, Size, compare
 from ..ir.errors import ArgumentError, AttributeValueError, AxisError, DtypeError
+from ..ir.lazy import listed
 from ..ir.memory import Memory
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
@@ -24,6 +25,8 @@ from .arithmetic import conj
 from .creation import arange, placed
 from .elementwise import Tensor, divide, multiply, named, sqrt
 from .manipulation import moveaxis, roll
+
+__dir__ = listed(__name__)
 
 Lengths = Sequence[int] | None
 Axes = Sequence[int] | None

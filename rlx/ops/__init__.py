@@ -9,12 +9,15 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..ir.errors import ConcretizationError, ShapeError
+from ..ir.lazy import listed
 from ..ir.types import is_bool, is_float
 from ..numpy.elementwise import named
 from ..trace.apply import as_tensor
 from ..trace.arguments import choice
 from ..trace.axes import integer
 from ..trace.tensor import TracedTensor
+
+__dir__ = listed(__name__)
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 

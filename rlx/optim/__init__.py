@@ -4,6 +4,7 @@ An optimizer maps gradients, its state and the parameters to updates and a new s
 `optimizer.py` first.
 """
 
+from ..ir.lazy import listed as _listed
 from . import schedules
 from .loss_scale import (
     DynamicLossScale,
@@ -39,6 +40,8 @@ from .optimizer import (
 )
 
 from ..ir.errors import with_advice  # isort: skip
+
+__dir__ = _listed(__name__, "schedules")
 
 __getattr__ = with_advice(
     "rlx.optim",

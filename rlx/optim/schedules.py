@@ -11,10 +11,13 @@ from typing import Any
 
 from .. import numpy as rnp
 from ..ir.errors import AttributeValueError
+from ..ir.lazy import listed
 from ..trace.arguments import callable_of, count_of, flag, wrong
 from ..trace.array_arguments import known_real, scalar
 from ..trace.axes import integer
 from .optimizer import Schedule
+
+__dir__ = listed(__name__)
 
 
 def constant(value: float) -> Schedule:

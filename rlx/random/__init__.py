@@ -6,6 +6,7 @@ the setting `key_reuse` makes that an error. `with rlx.random.stream(0):` gives
 keys to functions that get None for one. Read `keys.py` first.
 """
 
+from ..ir.lazy import listed as _listed
 from .continuous import (
     cauchy,
     double_sided_maxwell,
@@ -52,3 +53,5 @@ from .keys import (
     stream,
     wrap_key_data,
 )
+
+__dir__ = _listed(__name__)

@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..backends import registry
+from ..ir.lazy import listed
 from ..ir.sharding import NamedSharding
 from ..trace.apply import as_tensor
 from ..trace.arguments import wrong
 from ..trace.array import Array
+
+__dir__ = listed(__name__)
 
 
 def _joined() -> Any:

@@ -16,10 +16,12 @@ import numpy as np
 
 from ..ir.errors import ArgumentError, AttributeValueError, StructureError
 from ..ir.exact import exact
-from ..ir.lazy import late
+from ..ir.lazy import late, listed
 from .arguments import members
 from .key_paths import KeyPath, key_paths
 from .key_paths import keystr as keystr
+
+__dir__ = listed(__name__)
 
 if TYPE_CHECKING:
     import optree

@@ -13,6 +13,7 @@ from typing import Any
 from optree import PyTreeSpec as PyTreeDef
 
 from ..ir.errors import ArgumentError
+from ..ir.lazy import listed
 from ..trace import pytree
 from ..trace.arguments import callable_of, members, wrong
 from ..trace.key_paths import (
@@ -38,6 +39,8 @@ from ..trace.pytree import reduce_associative as tree_reduce_associative
 from ..trace.pytree import structure as tree_structure
 from ..trace.pytree import transpose as tree_transpose
 from ..trace.pytree import unflatten as tree_unflatten
+
+__dir__ = listed(__name__)
 
 __all__ = [
     "DictKey",

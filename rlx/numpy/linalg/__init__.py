@@ -6,6 +6,7 @@ singular, or not positive definite), it is NaN or infinite instead of an error, 
 of a batch harms no other. Read `decompositions.py` first.
 """
 
+from ...ir.lazy import listed as _listed
 from .decompositions import (
     EighResult,
     EigResult,
@@ -48,3 +49,5 @@ from .solving import (
     tensorinv,
     tensorsolve,
 )
+
+__dir__ = _listed(__name__)
