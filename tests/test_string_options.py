@@ -83,7 +83,9 @@ def test_products_give_the_dtype_that_is_asked_for():
 # -- every text option of every public function -------------------------------------------------
 
 # texts of the user's own: names, messages, files, formulas; and what is read where it is used
-WORDS = "name names message reason text string subscripts source file path sep separator axes"
+WORDS = (
+    "name names message reason text string subscripts source file path directory sep separator axes"
+)
 OWN = {*WORDS.split(), "axis_name", "device", "policy"}
 CONTAINERS = ("interop.Keys",)  # they hold what JAX gives
 

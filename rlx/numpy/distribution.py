@@ -52,7 +52,7 @@ def _quantiles(name: str, doc: str, *, whole: int = 1, ignores_nan: bool = False
         refuse_out(name, out)
         a = as_tensor(a)
         a = a if is_inexact(a.dtype) else convert(a, FLOAT)
-        share = q if whole == 1 else divide(q, whole)
+        share = _share(q, whole)
         result = rounded_once(
             lambda a: _quantile(name, a, share, axis, method, keepdims, weights), a
         )
@@ -62,6 +62,13 @@ def _quantiles(name: str, doc: str, *, whole: int = 1, ignores_nan: bool = False
         return where(has_nan, convert(np.nan, result.dtype), result)
 
     return named(function, name, doc)
+
+
+def _share(q: Tensor, whole: int) -> Any:
+    """The part of one; Python divides its own numbers, in all their digits."""
+    if whole == 1:
+        return q
+    return q / whole if isinstance(q, int | float) else as_tensor(q) / whole
 
 
 quantile = _quantiles(
