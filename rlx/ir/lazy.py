@@ -102,7 +102,7 @@ def door(
 
 
 def listed(module: str, *modules: str) -> Callable[[], list[str]]:
-    """The `__dir__` of a module: what its users type, without what it imports for itself.
+    """The `__dir__` of a module: what its users type, not what it imports.
 
     That is its `__all__`; otherwise what it defines and, in a package, what it hands on, with the
     `modules` that are public.
