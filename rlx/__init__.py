@@ -11,122 +11,189 @@ from typing import TYPE_CHECKING
 _collects = _gc.isenabled()
 _gc.disable()  # modules that are loaded leave nothing to collect: a tenth of the time
 try:
-    from . import numpy
+    from . import ir as ir, numpy as numpy
 finally:
     if _collects:
         _gc.enable()
-from .ir import errors
-from .ir.config import config
-from .ir.dims import dim
+from .ir import errors as errors
+from .ir.config import config as config
+from .ir.dims import dim as dim
 from .ir.errors import (
-    AliasError,
-    ArgumentError,
-    AttributeValueError,
-    AxisError,
-    BoundsError,
-    CallbackError,
-    CheckError,
-    ConcretizationError,
-    ConfigError,
-    DeviceFailure,
-    DeviceLostError,
-    DeviceMemoryError,
-    DeviceMismatchError,
-    DeviceUnavailable,
-    DivergenceError,
-    DonatedError,
-    DtypeError,
-    FileAccessError,
-    FileFormatError,
-    FileMissingError,
-    GradientError,
-    ImmutableError,
-    InternalError,
-    KernelBuildError,
-    KeyReuseError,
-    LeakedTracerError,
-    NanError,
-    ParseError,
-    RecompileError,
-    RlxError,
-    ShapeError,
-    StaticArgumentError,
-    StructureError,
-    SymbolicSizeError,
-    UnknownDeviceError,
-    UnknownPrimitive,
-    UnrolledLoopWarning,
-    UnsupportedDtype,
-    UnsupportedOp,
-    VerifyError,
+    AliasError as AliasError,
+    ArgumentError as ArgumentError,
+    AttributeValueError as AttributeValueError,
+    AxisError as AxisError,
+    BoundsError as BoundsError,
+    CallbackError as CallbackError,
+    CheckError as CheckError,
+    ConcretizationError as ConcretizationError,
+    ConfigError as ConfigError,
+    DeviceFailure as DeviceFailure,
+    DeviceLostError as DeviceLostError,
+    DeviceMemoryError as DeviceMemoryError,
+    DeviceMismatchError as DeviceMismatchError,
+    DeviceUnavailable as DeviceUnavailable,
+    DivergenceError as DivergenceError,
+    DonatedError as DonatedError,
+    DtypeError as DtypeError,
+    FileAccessError as FileAccessError,
+    FileFormatError as FileFormatError,
+    FileMissingError as FileMissingError,
+    GradientError as GradientError,
+    ImmutableError as ImmutableError,
+    InternalError as InternalError,
+    KernelBuildError as KernelBuildError,
+    KeyReuseError as KeyReuseError,
+    LeakedTracerError as LeakedTracerError,
+    NanError as NanError,
+    ParseError as ParseError,
+    RecompileError as RecompileError,
+    RlxError as RlxError,
+    ShapeError as ShapeError,
+    StaticArgumentError as StaticArgumentError,
+    StructureError as StructureError,
+    SymbolicSizeError as SymbolicSizeError,
+    UnknownDeviceError as UnknownDeviceError,
+    UnknownPrimitive as UnknownPrimitive,
+    UnrolledLoopWarning as UnrolledLoopWarning,
+    UnsupportedDtype as UnsupportedDtype,
+    UnsupportedOp as UnsupportedOp,
+    VerifyError as VerifyError,
 )
 from .ir.lazy import door as _door
-from .ir.policy import Policy
-from .ir.sharding import Mesh, NamedSharding, PartitionSpec
-from .ir.sharding import PartitionSpec as P
-from .numpy import array, asarray
-from .runtime import (
-    CompiledGraph,
-    CompileOptions,
-    Device,
-    Session,
-    block_until_ready,
-    debug,
-    default_device,
-    device,
-    device_get,
-    device_put,
-    devices,
-    doctor,
-    precision,
-    register_backend,
-    show,
-    unregister_backend,
+from .ir.policy import Policy as Policy
+from .ir.sharding import (
+    Mesh as Mesh,
+    NamedSharding as NamedSharding,
+    PartitionSpec as PartitionSpec,
 )
-from .trace import pytree as tree
-from .trace.array import Array
-from .trace.make_graph import eval_shape, make_graph, make_jaxpr, spec, typeof
-from .trace.make_graph import spec as ShapeDtypeStruct
-from .trace.named import named_call, named_scope
-from .trace.tensor import TracedTensor
+from .numpy import array as array, asarray as asarray
+from .runtime import (
+    CompiledGraph as CompiledGraph,
+    CompileOptions as CompileOptions,
+    Device as Device,
+    Session as Session,
+    block_until_ready as block_until_ready,
+    debug as debug,
+    default_device as default_device,
+    device as device,
+    device_get as device_get,
+    device_put as device_put,
+    devices as devices,
+    doctor as doctor,
+    precision as precision,
+    register_backend as register_backend,
+    show as show,
+    unregister_backend as unregister_backend,
+)
+from .trace import pytree as _pytree
+from .trace.array import Array as Array
+from .trace.make_graph import (
+    eval_shape as eval_shape,
+    make_graph as make_graph,
+    make_jaxpr as make_jaxpr,
+    spec as spec,
+    typeof as typeof,
+)
+from .trace.named import named_call as named_call, named_scope as named_scope
+from .trace.tensor import TracedTensor as TracedTensor
 
 __version__ = "0.1.0"
 
+P, ShapeDtypeStruct, tree = PartitionSpec, spec, _pytree  # as names of JAX
+
 if TYPE_CHECKING:
-    from . import flatten_util, image, interop, io, lax, nn, ops, optim, random, scipy, tree_util
-    from .interop import Exported, Graph, export, from_jax, load_exported, to_jax, to_stablehlo
-    from .interop.coreml import export_coreml
-    from .io import load, save
-    from .runtime import distributed
-    from .runtime.supports import supports
-    from .tools.costs import explain_device
-    from .tools.measure import CacheBuster, Tick, time_ns
-    from .tools.nan_check import nan_check
-    from .tools.verify import verify
-    from .trace.callback import check, io_callback, pure_callback
-    from .trace.control import cond, switch
-    from .trace.scan import associative_scan, map
-    from .transforms import ad_checkpoint, checkpoint_policies, testing
-    from .transforms.ad_checkpoint import checkpoint, checkpoint_name, remat
-    from .transforms.closures import closure_convert
-    from .transforms.custom import custom_jvp, custom_vjp, stop_gradient
-    from .transforms.custom_op import CustomOp, custom_op
-    from .transforms.forward import hessian, hvp, jacfwd, jacobian, jacrev, jvp
-    from .transforms.grad import grad, linear_transpose, linearize, value_and_grad, vjp
-    from .transforms.jit.disable import disable_jit
-    from .transforms.jit.jit import jit, with_policy
-    from .transforms.jit.signature import no_recompile
-    from .transforms.loops import fori_loop, scan, while_loop
-    from .transforms.repeated import clear_caches
-    from .transforms.reverse import custom_gradient, fwd_and_bwd
-    from .transforms.solve import custom_linear_solve, custom_root
-    from .transforms.vmap import vmap
-    from .transforms.zeros import CustomVJPPrimal, Float0, SymbolicZero, float0
+    from . import (
+        flatten_util as flatten_util,
+        image as image,
+        interop as interop,
+        io as io,
+        lax as lax,
+        nn as nn,
+        ops as ops,
+        optim as optim,
+        random as random,
+        scipy as scipy,
+        tree_util as tree_util,
+    )
+    from .interop import (
+        Exported as Exported,
+        Graph as Graph,
+        export as export,
+        from_jax as from_jax,
+        load_exported as load_exported,
+        to_jax as to_jax,
+        to_stablehlo as to_stablehlo,
+    )
+    from .interop.coreml import export_coreml as export_coreml
+    from .io import load as load, save as save
+    from .runtime import distributed as distributed
+    from .runtime.supports import supports as supports
+    from .tools.costs import explain_device as explain_device
+    from .tools.measure import CacheBuster as CacheBuster, Tick as Tick, time_ns as time_ns
+    from .tools.nan_check import nan_check as nan_check
+    from .tools.verify import verify as verify
+    from .trace.callback import (
+        check as check,
+        io_callback as io_callback,
+        pure_callback as pure_callback,
+    )
+    from .trace.control import cond as cond, switch as switch
+    from .trace.scan import associative_scan as associative_scan, map as map
+    from .transforms import (
+        ad_checkpoint as ad_checkpoint,
+        checkpoint_policies as checkpoint_policies,
+        testing as testing,
+    )
+    from .transforms.ad_checkpoint import (
+        checkpoint as checkpoint,
+        checkpoint_name as checkpoint_name,
+        remat as remat,
+    )
+    from .transforms.closures import closure_convert as closure_convert
+    from .transforms.custom import (
+        custom_jvp as custom_jvp,
+        custom_vjp as custom_vjp,
+        stop_gradient as stop_gradient,
+    )
+    from .transforms.custom_op import CustomOp as CustomOp, custom_op as custom_op
+    from .transforms.forward import (
+        hessian as hessian,
+        hvp as hvp,
+        jacfwd as jacfwd,
+        jacobian as jacobian,
+        jacrev as jacrev,
+        jvp as jvp,
+    )
+    from .transforms.grad import (
+        grad as grad,
+        linear_transpose as linear_transpose,
+        linearize as linearize,
+        value_and_grad as value_and_grad,
+        vjp as vjp,
+    )
+    from .transforms.jit.disable import disable_jit as disable_jit
+    from .transforms.jit.jit import jit as jit, with_policy as with_policy
+    from .transforms.jit.signature import no_recompile as no_recompile
+    from .transforms.loops import fori_loop as fori_loop, scan as scan, while_loop as while_loop
+    from .transforms.repeated import clear_caches as clear_caches
+    from .transforms.reverse import custom_gradient as custom_gradient, fwd_and_bwd as fwd_and_bwd
+    from .transforms.solve import (
+        custom_linear_solve as custom_linear_solve,
+        custom_root as custom_root,
+    )
+    from .transforms.vmap import vmap as vmap
+    from .transforms.zeros import (
+        CustomVJPPrimal as CustomVJPPrimal,
+        Float0 as Float0,
+        SymbolicZero as SymbolicZero,
+        float0 as float0,
+    )
 else:
     __getattr__, __dir__ = _door(
         __name__,
         (
-            "flatten_util image interop io lax nn ops optim random scipy tree_util "
+            "flatten_util image interop io ir lax nn numpy ops optim random scipy tree_util "
             "runtime.distributed transforms.ad_checkpoint transforms.checkpoint_policies "
             "transforms.testing"
         ).split(),
@@ -167,3 +234,8 @@ else:
             },
         ),
     )
+
+    _all_names = __dir__
+
+    def __dir__() -> list[str]:
+        return sorted({*_all_names()} - {*dir(errors)})  # which dir(rlx.errors) lists

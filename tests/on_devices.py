@@ -114,8 +114,7 @@ def random_programs(device: str) -> Found:
     from opinions import flat
     from program_families import FAMILIES
     from program_lines import MIXED_RULES
-    from programs import close, made
-    from programs import tolerance_of as third
+    from programs import close, made, tolerance_of as third
 
     has_double = "float64" in Session(device).backend.target.stored
     for seed in range(PROGRAMS):

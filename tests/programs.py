@@ -18,8 +18,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from libraries import OURS
 from program_families import FAMILIES, SMOOTH_FAMILIES
 from program_lines import MIXED_RULES, RULES, SMOOTH_RULES, Rule, view

@@ -16,8 +16,7 @@ from rlx import lax, nn
 
 ct: Any = pytest.importorskip("coremltools", reason="coremltools is not installed")
 
-from coremltools.converters.mil.mil import Builder as mb  # noqa: E402
-from coremltools.converters.mil.mil import Function  # noqa: E402
+from coremltools.converters.mil.mil import Builder as mb, Function  # noqa: E402
 
 from rlx.backends.ane import program  # noqa: E402
 from rlx.backends.ane.emit import (  # noqa: E402

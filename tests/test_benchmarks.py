@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import __main__ as command
-from benchmarks import floors, pages, report
+from benchmarks import __main__ as command, floors, pages, report
 from benchmarks.case import build, disagreement, placed
 from benchmarks.cases import CASES
 from benchmarks.client import Client, Failure

@@ -19,8 +19,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends import disk
-from rlx.backends import disk as sources
+from rlx.backends import disk, disk as sources
 from rlx.backends.cpu import disk_code
 from rlx.backends.cpu.llvm import machine
 from rlx.backends.disk import DiskCache, disk_cache

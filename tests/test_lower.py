@@ -11,8 +11,7 @@ from lowering import CPU, LOCAL, check_fn, kinds, random_graph, rows_of, softmax
 from rlx.ir import ops
 from rlx.ir.builder import build
 from rlx.ir.graph import OPS, Value
-from rlx.lower.lir import Contraction, Kernel, RowGroup
-from rlx.lower.lir import expr as scalar
+from rlx.lower.lir import Contraction, Kernel, RowGroup, expr as scalar
 from rlx.lower.lir.index import Variable, as_index
 from rlx.lower.lir.program import Buffer, Store
 from rlx.lower.pipeline import lower

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from lowering import CPU, arrays_for, check, check_fn, random_graph, softmax_of, text, typed
 
 from rlx.ir import ops

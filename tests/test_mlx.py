@@ -13,8 +13,7 @@ from libraries import OURS
 from opinions import flat
 from program_families import FAMILIES
 from program_lines import MIXED_RULES
-from programs import close, made
-from programs import tolerance_of as third
+from programs import close, made, tolerance_of as third
 
 import rlx
 import rlx.numpy as rnp

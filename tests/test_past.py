@@ -15,8 +15,7 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx import nn
-from rlx.backends import disk
-from rlx.backends import disk as sources
+from rlx.backends import disk, disk as sources
 from rlx.runtime.session import default_session
 from rlx.transforms.jit.identity import identity
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import jax
 import pytest
-from hypothesis import Phase, given
-from hypothesis import strategies as st
+from hypothesis import Phase, given, strategies as st
 from libraries import OURS, QUICK, THEIRS
 from opinions import derivatives, verdict
 from programs import (

@@ -8,8 +8,7 @@ import io
 import numpy as np
 import opinions
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from libraries import OURS
 from programs import Program, any_program, mixed_programs, programs, same, some
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from boxed_backend import BoxedBackend
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import rlx
 import rlx.numpy as rnp

@@ -4,8 +4,7 @@ import gc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import rlx.numpy as rnp
 from rlx.ir.errors import (
@@ -21,8 +20,7 @@ from rlx.ir.interpret import interpret
 from rlx.trace.array import Array
 from rlx.trace.control import cond, fori_loop, switch, while_loop
 from rlx.trace.make_graph import make_graph, spec, trace
-from rlx.trace.scan import associative_scan, scan
-from rlx.trace.scan import map as map_rows
+from rlx.trace.scan import associative_scan, map as map_rows, scan
 
 
 def run(fn, *args):

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends import disk
-from rlx.backends import disk as sources
+from rlx.backends import disk, disk as sources
 from rlx.backends.cpu import tune
 from rlx.backends.cpu.llvm import machine
 from rlx.backends.cpu.llvm.host import Host

@@ -10,8 +10,7 @@ import jax
 import numpy as np
 import pytest
 from audit import COMPLETE, Case, all_close, graph_of, tolerance_of, type_of
-from hypothesis import Phase, given
-from hypothesis import strategies as st
+from hypothesis import Phase, given, strategies as st
 from libraries import OURS
 from programs import Program, any_program, same, some
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.errors import ShapeError
-from ..ir.lazy import listed
-from ..trace import pytree
-from ..trace.apply import as_operand, as_tensor
-from ..trace.promotion import result_dtype
+from ..ir.errors import ShapeError as ShapeError
+from ..ir.lazy import listed as listed
+from ..trace import pytree as pytree
+from ..trace.apply import as_operand as as_operand, as_tensor as as_tensor
+from ..trace.promotion import result_dtype as result_dtype
 
 __dir__ = listed(__name__)
 

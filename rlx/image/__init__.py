@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.errors import AttributeValueError, ShapeError
-from ..ir.lazy import listed
-from ..ir.types import is_inexact
-from ..trace.apply import as_tensor
-from ..trace.arguments import count_of, flag, members, wrong
-from ..trace.axes import some_axes
+from ..ir.errors import AttributeValueError as AttributeValueError, ShapeError as ShapeError
+from ..ir.lazy import listed as listed
+from ..ir.types import is_inexact as is_inexact
+from ..trace.apply import as_tensor as as_tensor
+from ..trace.arguments import count_of as count_of, flag as flag, members as members, wrong as wrong
+from ..trace.axes import some_axes as some_axes
 
 __dir__ = listed(__name__)
 

@@ -5,10 +5,10 @@ JAX is imported when a function is converted. May use everything below. Read `fr
 """
 
 from ..ir.lazy import listed as _listed
-from .containers import Keys
-from .export import Exported, export, load_exported
-from .from_jax import from_jax
-from .graph_builder import Graph
-from .to_jax import to_jax, to_stablehlo
+from .containers import Keys as Keys
+from .export import Exported as Exported, export as export, load_exported as load_exported
+from .from_jax import from_jax as from_jax
+from .graph_builder import Graph as Graph
+from .to_jax import to_jax as to_jax, to_stablehlo as to_stablehlo
 
 __dir__ = _listed(__name__)

@@ -9,8 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from .. import lax, nn
-from .. import numpy as rnp
+from .. import lax, nn, numpy as rnp
 from ..ir import graph as ir
 from ..ir.builder import Builder, reopened
 from ..ir.errors import ArgumentError

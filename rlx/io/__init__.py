@@ -4,10 +4,18 @@ A tree becomes arrays by dotted name, and back: in safetensors, in NumPy's forma
 read. No file can run code. Read `files.py` first; `contents.py` is what every format gives.
 """
 
-from .checkpoints import Checkpoints
-from .files import ArrayFile, from_bytes, load, open, save, to_bytes
-from .filling import LoadReport
-from .torch_files import load_torch
+from ..ir.lazy import listed as _listed
+from .checkpoints import Checkpoints as Checkpoints
+from .files import (
+    ArrayFile as ArrayFile,
+    from_bytes as from_bytes,
+    load as load,
+    open as open,
+    save as save,
+    to_bytes as to_bytes,
+)
+from .filling import LoadReport as LoadReport
+from .torch_files import load_torch as load_torch
 
 __all__ = [
     "ArrayFile",
@@ -20,3 +28,4 @@ __all__ = [
     "save",
     "to_bytes",
 ]
+__dir__ = _listed(__name__)

@@ -6,11 +6,11 @@ Enters: calls of ops. Leaves: a typed `Graph`. Uses no other floor. Read `graph.
 
 from typing import TYPE_CHECKING
 
-from . import errors
+from . import errors as errors
 from .lazy import door as _door
 
 if TYPE_CHECKING:
-    from .text import equal, parse, show
+    from .text import equal as equal, parse as parse, show as show
 
     __all__ = ["equal", "parse", "show"]
 else:

@@ -250,5 +250,10 @@ def with_advice(module: str, advice: Mapping[str, str]) -> Callable[[str], NoRet
     return __getattr__
 
 
+def __dir__() -> list[str]:
+    kinds = (RlxError, UnrolledLoopWarning)
+    return sorted(n for n, x in globals().items() if isinstance(x, type) and issubclass(x, kinds))
+
+
 class UnrolledLoopWarning(UserWarning):
     """A Python loop was unrolled more often than `unroll_limit`."""

@@ -97,8 +97,9 @@ def door(
 
     # what `from package import *` gives; without it only what is loaded
     here = [name for name, value in opened.items() if _is_public(package, name, value)]
-    opened.setdefault("__all__", sorted({*here, *paths, *homes}))
-    return __getattr__, listed(package)
+    shown = sorted({*here, *paths, *homes})
+    opened.setdefault("__all__", [name for name in shown if not name.startswith("_")])
+    return __getattr__, lambda: shown
 
 
 def listed(module: str, *modules: str) -> Callable[[], list[str]]:
@@ -121,11 +122,11 @@ def listed(module: str, *modules: str) -> Callable[[], list[str]]:
 def _is_public(module: str, name: str, value: Any) -> bool:
     if name.startswith("_") or name == "TYPE_CHECKING":
         return False
-    if isinstance(value, ModuleType):  # a public one is listed by the door, or stands elsewhere
-        return value.__name__.startswith(f"{HOUSE}.") and value.__name__ != f"{module}.{name}"
-    home = getattr(value, "__module__", None) or HOUSE
     is_package = "__path__" in vars(sys.modules[module])
-    return home == module or is_package
+    if isinstance(value, ModuleType):  # a public one is listed by the door, or stands elsewhere
+        home = value.__name__
+        return is_package and home.startswith(f"{HOUSE}.") and home != f"{module}.{name}"
+    return is_package or getattr(value, "__module__", HOUSE) == module
 
 
 class Table(dict[str, Any]):

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.errors import ArgumentError
-from ..trace import control, pytree
-from ..trace import scan as loops
+from ..trace import control, pytree, scan as loops
 from ..trace.apply import apply
 from ..trace.arguments import callable_of
 from ..trace.array_arguments import with_axes

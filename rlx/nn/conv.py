@@ -12,8 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from .. import lax
-from .. import numpy as rnp
+from .. import lax, numpy as rnp
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import promote
 from ..trace.apply import as_tensor

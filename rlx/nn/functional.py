@@ -28,9 +28,11 @@ from ..trace.promotion import (
 )
 from ..transforms.eager import eager
 from .attention import dot_product_attention as dot_product_attention
-from .quantization import get_scaled_dot_general_config as get_scaled_dot_general_config
-from .quantization import scaled_dot_general as scaled_dot_general
-from .quantization import scaled_matmul as scaled_matmul
+from .quantization import (
+    get_scaled_dot_general_config as get_scaled_dot_general_config,
+    scaled_dot_general as scaled_dot_general,
+    scaled_matmul as scaled_matmul,
+)
 
 __dir__ = listed(__name__)
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import numpy as rnp
-from .. import random
+from .. import numpy as rnp, random
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.lazy import listed
 from ..ir.types import as_dtype, is_complex, is_float

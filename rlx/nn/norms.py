@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from .. import lax
-from .. import numpy as rnp
+from .. import lax, numpy as rnp
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import promote
 from ..trace.apply import as_tensor

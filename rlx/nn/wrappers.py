@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, final
 
-from .. import numpy as rnp
-from .. import random
+from .. import numpy as rnp, random
 from ..ir.errors import ArgumentError
 from ..ir.types import promote
 from ..trace import pytree

@@ -7,7 +7,57 @@ import math
 import numpy as np
 
 from ..ir.types import DTYPES, as_dtype
+from ..trace.array import Array
 from ..trace.promotion import ScalarType
+
+__all__ = [
+    "bfloat16",
+    "bool",
+    "bool_",
+    "cdouble",
+    "character",
+    "complex64",
+    "complex128",
+    "complex_",
+    "complexfloating",
+    "csingle",
+    "double",
+    "dtype",
+    "e",
+    "euler_gamma",
+    "flexible",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float16",
+    "float32",
+    "float64",
+    "float_",
+    "floating",
+    "generic",
+    "half",
+    "inexact",
+    "inf",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "int_",
+    "integer",
+    "nan",
+    "ndarray",
+    "newaxis",
+    "number",
+    "object_",
+    "pi",
+    "signedinteger",
+    "single",
+    "uint",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "unsignedinteger",
+]
 
 pi = math.pi
 e = math.e
@@ -41,3 +91,4 @@ generic, number, inexact = np.generic, np.number, np.inexact
 integer, signedinteger, unsignedinteger = np.integer, np.signedinteger, np.unsignedinteger
 floating, complexfloating = np.floating, np.complexfloating
 character, flexible, object_ = np.character, np.flexible, np.object_
+ndarray = Array

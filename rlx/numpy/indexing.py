@@ -22,8 +22,7 @@ from ..trace.tensor import TracedTensor
 from .creation import arange
 from .division import remainder
 from .elementwise import Tensor, equal, less, refuse_out
-from .logic import truth
-from .logic import where as either
+from .logic import truth, where as either
 from .manipulation import along, broadcast_arrays, moveaxis, ravel, reshape, stack
 from .places import MODES, check_inside, from_start, integers, mode_of, unravel_index
 from .reductions import cumsum, sum

@@ -14,13 +14,24 @@ from ..ir.types import DTYPES
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, literal, operand_type
 from ..trace.arguments import choice, count_of, flag, members, size_of, wrong
 from ..trace.array import Array
-from ..trace.axes import as_shape, integer, one_axis, resolve_shape, some_axes
-from ..trace.axes import broadcast_shapes as _broadcast_shapes
+from ..trace.axes import (
+    as_shape,
+    broadcast_shapes as _broadcast_shapes,
+    integer,
+    one_axis,
+    resolve_shape,
+    some_axes,
+)
 from ..trace.by_numpy import is_free, joined, reshaped, transposed
 from ..trace.host import to_numpy
 from ..trace.index.aliasing import is_part
-from ..trace.promotion import broadcast_operands, convert, convert_exactly, result_dtype
-from ..trace.promotion import broadcast_to as _broadcast_to
+from ..trace.promotion import (
+    broadcast_operands,
+    broadcast_to as _broadcast_to,
+    convert,
+    convert_exactly,
+    result_dtype,
+)
 from ..trace.tensor import TracedTensor
 from .elementwise import Tensor, refuse_out
 

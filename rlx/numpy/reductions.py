@@ -16,8 +16,7 @@ from ..trace.axes import one_axis, some_axes
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype, rounded_once
 from ..transforms.eager import eager
 from .elementwise import Tensor, add, divide, maximum, minimum, multiply, named, refuse_out
-from .logic import truth
-from .logic import where as choose
+from .logic import truth, where as choose
 from .manipulation import along, concatenate, ravel, reshape
 
 Axis = int | Sequence[int] | None

@@ -36,8 +36,7 @@ from .elementwise import (
     sqrt,
     subtract,
 )
-from .logic import isnan, logical_and, logical_not
-from .logic import where as choose
+from .logic import isnan, logical_and, logical_not, where as choose
 from .manipulation import atleast_2d, concatenate, squeeze, transpose
 from .reductions import HALVES, Axis, all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
 from .sorting import check_vector

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.errors import ConcretizationError, ShapeError
-from ..ir.lazy import listed
-from ..ir.types import is_bool, is_float
-from ..numpy.elementwise import named
-from ..trace.apply import as_tensor
-from ..trace.arguments import choice
-from ..trace.axes import integer
-from ..trace.tensor import TracedTensor
+from ..ir.errors import ConcretizationError as ConcretizationError, ShapeError as ShapeError
+from ..ir.lazy import listed as listed
+from ..ir.types import is_bool as is_bool, is_float as is_float
+from ..numpy.elementwise import named as named
+from ..trace.apply import as_tensor as as_tensor
+from ..trace.arguments import choice as choice
+from ..trace.axes import integer as integer
+from ..trace.tensor import TracedTensor as TracedTensor
 
 __dir__ = listed(__name__)
 

@@ -11,18 +11,18 @@ from ..ir.lazy import door as _door
 
 if TYPE_CHECKING:
     from . import (
-        cluster,
-        fft,
-        integrate,
-        interpolate,
-        linalg,
-        ndimage,
-        optimize,
-        signal,
-        sparse,
-        spatial,
-        special,
-        stats,
+        cluster as cluster,
+        fft as fft,
+        integrate as integrate,
+        interpolate as interpolate,
+        linalg as linalg,
+        ndimage as ndimage,
+        optimize as optimize,
+        signal as signal,
+        sparse as sparse,
+        spatial as spatial,
+        special as special,
+        stats as stats,
     )
 else:
     __getattr__, __dir__ = _door(

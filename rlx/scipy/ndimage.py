@@ -8,8 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import lax
-from .. import numpy as rnp
+from .. import lax, numpy as rnp
 from ..ir.errors import ShapeError
 from ..trace.apply import as_tensor
 from ..trace.arguments import choice, count_of, members

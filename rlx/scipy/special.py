@@ -34,10 +34,12 @@ from ..trace.promotion import (
 )
 from ..trace.scan import scan
 from .operands import Tensor, floats
-from .special_series import complex_loggamma
-from .special_series import hyp2f1 as hyp2f1
-from .special_series import sph_harm_y as sph_harm_y
-from .special_series import wofz as wofz
+from .special_series import (
+    complex_loggamma,
+    hyp2f1 as hyp2f1,
+    sph_harm_y as sph_harm_y,
+    wofz as wofz,
+)
 
 Axis = int | tuple[int, ...] | None
 INT = DTYPES["int32"]

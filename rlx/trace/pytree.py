@@ -18,8 +18,7 @@ from ..ir.errors import ArgumentError, AttributeValueError, StructureError
 from ..ir.exact import exact
 from ..ir.lazy import late, listed
 from .arguments import members
-from .key_paths import KeyPath, key_paths
-from .key_paths import keystr as keystr
+from .key_paths import KeyPath, key_paths, keystr as keystr
 
 __dir__ = listed(__name__)
 

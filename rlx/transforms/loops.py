@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir.tracebacks import boundary
-from ..trace import control
-from ..trace import scan as loops
+from ..trace import control, scan as loops
 from .repeated import repeated, typed
 
 

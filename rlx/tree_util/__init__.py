@@ -12,33 +12,35 @@ from typing import Any
 
 from optree import PyTreeSpec as PyTreeDef
 
-from ..ir.errors import ArgumentError
-from ..ir.lazy import listed
-from ..trace import pytree
-from ..trace.arguments import callable_of, members, wrong
+from ..ir.errors import ArgumentError as ArgumentError
+from ..ir.lazy import listed as listed
+from ..trace import pytree as pytree
+from ..trace.arguments import callable_of as callable_of, members as members, wrong as wrong
 from ..trace.key_paths import (
-    DictKey,
-    FlattenedIndexKey,
-    GetAttrKey,
-    KeyEntry,
-    KeyPath,
-    SequenceKey,
-    keystr,
+    DictKey as DictKey,
+    FlattenedIndexKey as FlattenedIndexKey,
+    GetAttrKey as GetAttrKey,
+    KeyEntry as KeyEntry,
+    KeyPath as KeyPath,
+    SequenceKey as SequenceKey,
+    keystr as keystr,
 )
-from ..trace.pytree import IsLeaf
-from ..trace.pytree import all as tree_all
-from ..trace.pytree import broadcast as tree_broadcast
-from ..trace.pytree import flatten as tree_flatten
-from ..trace.pytree import flatten_with_path as tree_flatten_with_path
-from ..trace.pytree import leaves as tree_leaves
-from ..trace.pytree import leaves_with_path as tree_leaves_with_path
-from ..trace.pytree import map as tree_map
-from ..trace.pytree import map_with_path as tree_map_with_path
-from ..trace.pytree import reduce as tree_reduce
-from ..trace.pytree import reduce_associative as tree_reduce_associative
-from ..trace.pytree import structure as tree_structure
-from ..trace.pytree import transpose as tree_transpose
-from ..trace.pytree import unflatten as tree_unflatten
+from ..trace.pytree import (
+    IsLeaf as IsLeaf,
+    all as tree_all,
+    broadcast as tree_broadcast,
+    flatten as tree_flatten,
+    flatten_with_path as tree_flatten_with_path,
+    leaves as tree_leaves,
+    leaves_with_path as tree_leaves_with_path,
+    map as tree_map,
+    map_with_path as tree_map_with_path,
+    reduce as tree_reduce,
+    reduce_associative as tree_reduce_associative,
+    structure as tree_structure,
+    transpose as tree_transpose,
+    unflatten as tree_unflatten,
+)
 
 __dir__ = listed(__name__)
 

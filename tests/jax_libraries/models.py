@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import linen as nn
-from flax import nnx
+from flax import linen as nn, nnx
 
 from .program import Made, normal, program
 

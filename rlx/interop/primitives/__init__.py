@@ -4,4 +4,12 @@ Read `elementwise.py` first; `calls.py` and `derivatives.py` have those that hol
 those that libraries made.
 """
 
-from . import calls, derivatives, elementwise, linalg, random, reductions, shapes
+from . import (
+    calls as calls,
+    derivatives as derivatives,
+    elementwise as elementwise,
+    linalg as linalg,
+    random as random,
+    reductions as reductions,
+    shapes as shapes,
+)

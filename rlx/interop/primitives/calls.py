@@ -9,8 +9,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from ... import lax
-from ... import numpy as rnp
+from ... import lax, numpy as rnp
 from ...ir.builder import current
 from ...trace.apply import as_tensor, to_value
 from ...trace.array import Array

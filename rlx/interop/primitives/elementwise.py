@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import lax
-from ... import numpy as rnp
+from ... import lax, numpy as rnp
 from ...ir.types import as_dtype, is_float
 from ...trace.apply import as_tensor
 from ..replay import made, rule, same

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import lax
-from ... import numpy as rnp
+from ... import lax, numpy as rnp
 from ...ir.errors import UnknownPrimitive
 from ...numpy.linalg.matrices import adjoint
 from ...trace.apply import apply, as_tensor

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from ... import lax
-from ... import numpy as rnp
+from ... import lax, numpy as rnp
 from ...trace.apply import as_tensor
 from ...trace.tensor import TracedTensor
 from ..replay import made, rule, same

@@ -10,8 +10,7 @@ from ...ir.body import Move, View
 from ...ir.dims import Size, likely
 from ...ir.graph import Node, Value
 from ...ir.types import Type
-from ..lir import expr as scalar
-from ..lir import program as lir
+from ..lir import expr as scalar, program as lir
 from ..lir.expr import Expr, Load
 from ..lir.index import Index, Variable, as_index, is_long
 from ..lir.program import Step, Store

@@ -22,8 +22,7 @@ from ...ir.body import (
 from ...ir.dims import likely
 from ...ir.graph import Constant, Graph, Node, Value
 from ...ir.types import Size, Type, as_dtype
-from ..lir import expr as scalar
-from ..lir import program as lir
+from ..lir import expr as scalar, program as lir
 from ..lir.access import reads, writes
 from ..lir.expr import Load
 from ..lir.index import Variable, as_index

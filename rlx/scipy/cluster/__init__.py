@@ -1,3 +1,3 @@
 """Clusters under the names of `jax.scipy.cluster`."""
 
-from . import vq
+from . import vq as vq

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ... import lax
-from ... import numpy as rnp
+from ... import lax, numpy as rnp
 from ...ir.errors import ArgumentError, ShapeError
 from ...numpy import fft
 from ...trace.apply import as_tensor

@@ -1,3 +1,3 @@
 """Linear maps without a matrix, under the names of `jax.scipy.sparse`."""
 
-from . import linalg
+from . import linalg as linalg

@@ -1,3 +1,3 @@
 """Space under the names of `jax.scipy.spatial`."""
 
-from . import transform
+from . import transform as transform

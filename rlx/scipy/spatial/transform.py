@@ -13,8 +13,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from ... import numpy as rnp
-from ... import random
+from ... import numpy as rnp, random
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace.apply import as_tensor
 from ...trace.arguments import flag, members, wrong

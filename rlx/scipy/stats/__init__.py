@@ -8,28 +8,39 @@ import sys as _sys
 from typing import Any as _Any
 
 from .continuous import (
-    beta,
-    cauchy,
-    chi2,
-    expon,
-    gamma,
-    gennorm,
-    gumbel_l,
-    gumbel_r,
-    laplace,
-    logistic,
-    norm,
-    pareto,
-    t,
-    truncnorm,
-    uniform,
-    vonmises,
-    wrapcauchy,
+    beta as beta,
+    cauchy as cauchy,
+    chi2 as chi2,
+    expon as expon,
+    gamma as gamma,
+    gennorm as gennorm,
+    gumbel_l as gumbel_l,
+    gumbel_r as gumbel_r,
+    laplace as laplace,
+    logistic as logistic,
+    norm as norm,
+    pareto as pareto,
+    t as t,
+    truncnorm as truncnorm,
+    uniform as uniform,
+    vonmises as vonmises,
+    wrapcauchy as wrapcauchy,
 )
-from .discrete import bernoulli, betabinom, binom, geom, nbinom, poisson
+from .discrete import (
+    bernoulli as bernoulli,
+    betabinom as betabinom,
+    binom as binom,
+    geom as geom,
+    nbinom as nbinom,
+    poisson as poisson,
+)
 from .distribution import Distribution as _Distribution
-from .samples import gaussian_kde, mode, rankdata, sem
-from .vectors import dirichlet, multinomial, multivariate_normal
+from .samples import gaussian_kde as gaussian_kde, mode as mode, rankdata as rankdata, sem as sem
+from .vectors import (
+    dirichlet as dirichlet,
+    multinomial as multinomial,
+    multivariate_normal as multivariate_normal,
+)
 
 # `import rlx.scipy.stats.norm` finds what is a module in jax.scipy.stats
 _modules: dict[str, _Any] = _sys.modules  # type: ignore[assignment]

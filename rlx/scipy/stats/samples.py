@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, NoReturn, final
 
 import numpy as np
 
-from ... import numpy as rnp
-from ... import random
+from ... import numpy as rnp, random
 from ...ir.errors import ArgumentError, ShapeError
 from ...numpy.manipulation import along
 from ...trace.apply import as_tensor

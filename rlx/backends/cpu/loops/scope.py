@@ -13,8 +13,18 @@ from types import MappingProxyType
 from ....ir.dims import Size, is_at_least
 from ....ir.record import field, record, replace
 from ....ir.types import NAMES
-from ....lower.lir.expr import Accumulated as AccumulatedExpr
-from ....lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce, const, guard
+from ....lower.lir.expr import (
+    Accumulated as AccumulatedExpr,
+    Apply,
+    Const,
+    Expr,
+    Guard,
+    IndexValue,
+    Load,
+    Reduce,
+    const,
+    guard,
+)
 from ....lower.lir.index import UNKNOWN, Index, Loaded, Quotient, Remainder, Variable
 from ....lower.lir.program import Buffer, Store
 from ..llvm.host import Host

@@ -16,12 +16,10 @@ from ..arithmetic import add, mul
 from ..compare import bit_and, le, lt, select
 from ..constant import full, iota, like
 from ..contract import dot_general
-from ..convert import WIDE as FLOAT32
-from ..convert import is_half, narrowed, widened
+from ..convert import WIDE as FLOAT32, is_half, narrowed, widened
 from ..dynamic import dynamic_slice, dynamic_update_slice
 from ..movement import broadcast, transpose
-from ..pad_slice import pad
-from ..pad_slice import slice as cut
+from ..pad_slice import pad, slice as cut
 from ..scan import scan
 
 Window = tuple[int, int] | None
