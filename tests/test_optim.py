@@ -11,7 +11,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx import optim
+from rlx import nn, optim
 from rlx.ir.errors import ArgumentError
 from rlx.optim import schedules
 
@@ -197,3 +197,68 @@ def test_the_first_state_can_be_donated():
     moved, state = donating({"w": rnp.ones(3)}, optimizer.init(params))
     np.testing.assert_allclose(moved["w"], expected["w"], rtol=1e-6)
     assert int(state[0].count) == 1
+
+
+class Normed(nn.Module):
+    """A weight, and a mean that is not trained."""
+
+    weight: Any
+    mean: Any = nn.field(state=True)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        optim.adagrad(RATE),
+        optim.adafactor(RATE, weight_decay_rate=0.1),
+        optim.lamb(RATE, weight_decay=0.1),
+        optim.lars(RATE, 0.1),
+        optim.lion(RATE),
+        optim.novograd(RATE),
+        optim.multi_steps(optim.adam(RATE), 1),
+        optim.partition({"all": optim.adamw(RATE)}, lambda tree: "all"),
+        optim.masked(optim.radam(RATE), lambda tree: rlx.tree.map(lambda x: True, tree)),
+    ],
+)
+def test_state_of_modules_stays(optimizer: optim.Optimizer):
+    model = Normed(rnp.ones(3), rnp.ones(3))
+    grads = rlx.grad(lambda model: (model.weight * model.mean).sum())(model)
+    updates, _ = optimizer.update(grads, optimizer.init(model), model)
+    changed = optim.apply_updates(model, updates)
+    np.testing.assert_array_equal(changed.mean, np.ones(3))
+    assert (changed.weight != 1.0).all()
+
+
+def test_members_of_an_ensemble_train_under_vmap():
+    optimizer = optim.chain(optim.adafactor(RATE), optim.ema(0.5))
+
+    def trained(w: Any) -> Any:
+        state = optimizer.init(w)
+        for _ in range(2):
+            updates, state = optimizer.update(2 * w, state, w)
+            w = optim.apply_updates(w, updates)
+        return w
+
+    many = rnp.array([[1.0, 2.0], [3.0, -4.0]])
+    alone = np.stack([np.asarray(trained(w)) for w in many])
+    np.testing.assert_allclose(rlx.vmap(trained)(many), alone, rtol=1e-5)
+
+
+def test_mistakes_with_wrappers_are_named():
+    params = {"a": rnp.ones(1), "b": rnp.ones(1)}
+    with pytest.raises(ArgumentError, match="no optimizer has the label 'fsat'; there are 'fast'"):
+        optim.partition({"fast": optim.sgd(RATE)}, {"a": "fast", "b": "fsat"}).init(params)
+    with pytest.raises(rlx.errors.StructureError, match="differ in structure"):
+        optim.masked(optim.sgd(RATE), {"a": True}).init(params)
+    with pytest.raises(ArgumentError, match=r"pass LookaheadParams\.init_synced"):
+        optim.lookahead(optim.sgd(RATE), 5, 0.5).init(params)
+    with pytest.raises(rlx.errors.RlxError, match="every_k_schedule"):
+        optim.multi_steps(optim.sgd(RATE), 0)
+    with pytest.raises(ArgumentError, match="b1 is 'high', not a number"):
+        optim.lion(RATE, b1="high")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="trust_ratio needs the parameters"):
+        optim.scale_by_trust_ratio().update(params, ())
+    with pytest.raises(ArgumentError, match="not 1 steps"):
+        schedules.join_schedules([schedules.constant(1.0)] * 2, [1, 2])
+    with pytest.raises(AttributeError, match=r"use optim\.multi_steps"):
+        optim.MultiSteps  # type: ignore[attr-defined]  # noqa: B018

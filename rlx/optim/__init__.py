@@ -1,11 +1,33 @@
 """Optimizers and learning-rate schedules on pytrees: `rlx.optim.adam(1e-3)`.
 
 An optimizer maps gradients, its state and the parameters to updates and a new state. Read
-`optimizer.py` first.
+`optimizer.py` first, then `algorithms.py`.
 """
 
 from ..ir.lazy import listed as _listed
 from . import schedules
+from .algorithms import (
+    adadelta,
+    adafactor,
+    adagrad,
+    adam,
+    adamax,
+    adamw,
+    lamb,
+    lars,
+    lion,
+    nadam,
+    novograd,
+    radam,
+    rmsprop,
+    sgd,
+)
+from .factored import (
+    FactoredState,
+    clip_by_block_rms,
+    scale_by_factored_rms,
+    scale_by_param_block_rms,
+)
 from .loss_scale import (
     DynamicLossScale,
     LossScale,
@@ -15,14 +37,25 @@ from .loss_scale import (
     choose,
     scaled,
 )
-from .optimizer import (
+from .moments import (
+    AdaDeltaState,
     AdamState,
+    LionState,
+    RmsState,
+    scale_by_adadelta,
+    scale_by_adam,
+    scale_by_adamax,
+    scale_by_lion,
+    scale_by_novograd,
+    scale_by_radam,
+    scale_by_rms,
+    scale_by_rss,
+    scale_by_trust_ratio,
+)
+from .optimizer import (
     CountState,
     MomentumState,
     Optimizer,
-    RmsState,
-    adam,
-    adamw,
     add_decay,
     add_momentum,
     apply_updates,
@@ -30,13 +63,23 @@ from .optimizer import (
     clip_by_global_norm,
     clip_by_value,
     global_norm,
-    rmsprop,
     scale,
-    scale_by_adam,
     scale_by_learning_rate,
-    scale_by_rms,
-    sgd,
     stateless,
+)
+from .wrappers import (
+    EmaState,
+    LookaheadParams,
+    LookaheadState,
+    MaskedState,
+    MultiStepsState,
+    PartitionState,
+    ema,
+    incremental_update,
+    lookahead,
+    masked,
+    multi_steps,
+    partition,
 )
 
 from ..ir.errors import with_advice  # isort: skip
@@ -50,6 +93,8 @@ __getattr__ = with_advice(
         "AdamW": "use optim.adamw, a function",
         "SGD": "use optim.sgd, a function",
         "RMSprop": "use optim.rmsprop, a function",
+        "MultiSteps": "use optim.multi_steps, a function",
+        "multi_transform": "use optim.partition, as optax calls it now",
         "lr_scheduler": "give an optimizer a function of optim.schedules for its rate",
     },
 )

@@ -10,7 +10,6 @@ Parameters, gradients, updates and states are pytrees; nothing is changed in pla
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from ..trace.axes import number
 
 Schedule = Callable[[Any], Any]
 LearningRate = float | Schedule
+Mask = Callable[[Any], Any] | Any  # a tree of bools like the parameters, or a function giving one
 
 
 class Optimizer(NamedTuple):
@@ -78,12 +78,13 @@ def on_parameters(optimizer: Optimizer) -> Optimizer:
     """The optimizer, which sees no state: None is there in its trees.
 
     State of modules is what `nn.field(state=True)` says; its updates are its gradients, zeros.
+    What `update` is given by keyword is for other steps of a chain.
     """
 
     def init(params: Any) -> Any:
         return optimizer.init(pytree.without_state(params))
 
-    def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(grads: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
         trained = pytree.without_state(grads)
         updates, state = optimizer.update(trained, state, pytree.without_state(params))
         return pytree.restore_state(updates, grads), state
@@ -96,19 +97,27 @@ def _step(init: Callable[[Any], Any], update: Callable[..., tuple[Any, Any]]) ->
 
 
 def chain(*optimizers: Optimizer) -> Optimizer:
-    """Chain optimizers: gradients pass from left to right."""
+    """Chain optimizers: gradients pass from left to right.
+
+    What `update` is given by keyword, such as `value` for a line search, goes to each of them.
+
+    >>> optimizer = chain(clip_by_value(1.0), scale(-0.5))
+    >>> params = rnp.array([3.0])
+    >>> optimizer.update(rnp.array([8.0]), optimizer.init(params), params)[0]
+    Array([-0.5], dtype=float32)
+    """
 
     def init(params: Any) -> tuple:
         return tuple(optimizer.init(params) for optimizer in optimizers)
 
-    def update(grads: Any, states: tuple, params: Any = None) -> tuple[Any, tuple]:
+    def update(grads: Any, states: tuple, params: Any = None, **more: Any) -> tuple[Any, tuple]:
         after = []
         if not isinstance(states, tuple) or len(states) != len(optimizers):
             raise wrong(
                 "update: the state", states, "of this optimizer", "pass what init(params) gave"
             )
         for optimizer, state in zip(optimizers, states, strict=True):
-            grads, state = optimizer.update(grads, state, params)
+            grads, state = optimizer.update(grads, state, params, **more)
             after.append(state)
         return grads, tuple(after)
 
@@ -191,62 +200,6 @@ def needs_params(name: str, params: Any) -> Any:
     return params
 
 
-# -- the optimizers, which are chains of steps -----------------------------------------------------
-
-
-Mask = Callable[[Any], Any] | Any  # a tree of bools like the parameters, or a function giving one
-
-
-def sgd(
-    learning_rate: LearningRate, momentum: float | None = None, nesterov: bool = False
-) -> Optimizer:
-    """Stochastic gradient descent, with momentum if given."""
-    rate = scale_by_learning_rate(learning_rate)
-    return rate if momentum is None else chain(add_momentum(momentum, nesterov), rate)
-
-
-def adam(
-    learning_rate: LearningRate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
-) -> Optimizer:
-    """Adam: steps of about the learning rate, independent of the gradient's size.
-
-    This holds for each parameter by itself. Kingma and Ba, 2014, https://arxiv.org/abs/1412.6980
-    """
-    return chain(scale_by_adam(b1, b2, eps), scale_by_learning_rate(learning_rate))
-
-
-def adamw(
-    learning_rate: LearningRate,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-8,
-    weight_decay: float = 1e-4,
-    mask: Mask = None,
-) -> Optimizer:
-    """AdamW: Adam with decoupled weight decay.
-
-    They shrink by `weight_decay` times the learning rate. `mask`, a tree of bools like the
-    parameters or a function of them that gives one, tells which do; state of modules never does.
-    Loshchilov and Hutter, 2017, https://arxiv.org/abs/1711.05101
-    """
-    return chain(
-        scale_by_adam(b1, b2, eps),
-        add_decay(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
-
-
-def rmsprop(
-    learning_rate: LearningRate,
-    decay: float = 0.9,
-    eps: float = 1e-8,
-    momentum: float | None = None,
-) -> Optimizer:
-    """RMSProp: gradients divided by the root of the running mean of their squares."""
-    steps = [scale_by_rms(decay, eps), scale_by_learning_rate(learning_rate)]
-    return chain(*steps, *([] if momentum is None else [add_momentum(momentum)]))
-
-
 # -- the steps ----------------------------------------------------------------------------------
 
 
@@ -259,7 +212,7 @@ class MomentumState(NamedTuple):
 def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
     """Momentum: add the running sum of past gradients; `nesterov` looks ahead."""
 
-    _check_numbers(momentum=decay)
+    check_numbers(momentum=decay)
 
     def update(grads: Any, state: MomentumState, params: Any = None) -> tuple[Any, MomentumState]:
         check_gradients(grads, of_kind(state, MomentumState).velocity)
@@ -270,85 +223,26 @@ def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
     return _step(lambda params: MomentumState(zeros_like(params)), update)
 
 
-class AdamState(NamedTuple):
-    """The number of steps, and running means of gradients and of their squares."""
+def prefix_of(given: Any, tree: Any) -> Any:
+    """What is given for each leaf of a tree.
 
-    count: Any
-    mean: Any
-    square: Any
-
-
-def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
-    """Give the mean of gradients divided by the root of the mean of their squares.
-
-    Both are running means.
+    It is a tree of such things, which may have one for a whole branch, or a function of the tree
+    that gives one.
     """
-
-    _check_numbers(b1=b1, b2=b2, eps=eps)
-
-    def init(params: Any) -> AdamState:
-        # two trees of zeros, not one twice: a step may be given the memory of both
-        return AdamState(
-            first_step(params), widened(zeros_like(params)), widened(zeros_like(params))
-        )
-
-    def update(grads: Any, state: AdamState, params: Any = None) -> tuple[Any, AdamState]:
-        check_gradients(grads, of_kind(state, AdamState).mean)
-        count, wide = state.count + 1, widened(grads)
-        mean = pytree.map(lambda g, m: b1 * m + (1 - b1) * g, wide, state.mean)
-        square = pytree.map(lambda g, s: b2 * s + (1 - b2) * g * g, wide, state.square)
-
-        @functools.cache  # recorded once, not for each parameter
-        def begun(decay: float, dtype: Any) -> Any:
-            """What a running mean has besides the zero it began with."""
-            return 1 - decay ** count.astype(dtype)
-
-        def step(g: Any, m: Any, s: Any) -> Any:
-            change = m / begun(b1, m.dtype) / (rnp.sqrt(s / begun(b2, s.dtype)) + eps)
-            return change.astype(g.dtype)
-
-        return pytree.map(step, grads, mean, square), AdamState(count, mean, square)
-
-    return _step(init, update)
-
-
-class RmsState(NamedTuple):
-    """The running mean of squared gradients."""
-
-    square: Any
-
-
-def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
-    """Divide by the root of the running mean of squared gradients."""
-
-    _check_numbers(decay=decay, eps=eps)
-
-    def update(grads: Any, state: RmsState, params: Any = None) -> tuple[Any, RmsState]:
-        check_gradients(grads, of_kind(state, RmsState).square)
-        wide = widened(grads)
-        square = pytree.map(lambda g, s: decay * s + (1 - decay) * g * g, wide, state.square)
-
-        def step(g: Any, w: Any, s: Any) -> Any:
-            return (w / rnp.sqrt(s + eps)).astype(g.dtype)
-
-        return pytree.map(step, grads, wide, square), RmsState(square)
-
-    return _step(lambda params: RmsState(widened(zeros_like(params))), update)
+    # a tree may be a module with bools in its fields, which can be called as well
+    is_function = callable(given) and pytree.structure(given).is_leaf()
+    prefix = given(tree) if is_function else given
+    return pytree.broadcast(pytree.without_state(prefix), tree)
 
 
 def add_decay(weight_decay: float, mask: Mask = None) -> Optimizer:
     """Weight decay: add `weight_decay` times the parameters, where the mask is true."""
 
-    _check_numbers(weight_decay=weight_decay)
+    check_numbers(weight_decay=weight_decay)
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         params = needs_params("weight decay", params)
-        # a tree may be a module with bools in its fields, which can be called as well
-        is_function = callable(mask) and pytree.structure(mask).is_leaf()
-        wanted = mask(params) if is_function else mask
-        if wanted is None:
-            wanted = pytree.map(lambda p: True, params)
-        wanted = pytree.without_state(wanted)
+        wanted = prefix_of(True if mask is None else mask, params)
 
         def decayed(g: Any, p: Any, is_wanted: bool) -> Any:
             return g + weight_decay * p if is_wanted else g
@@ -358,7 +252,8 @@ def add_decay(weight_decay: float, mask: Mask = None) -> Optimizer:
     return _step(lambda params: (), update)
 
 
-def _check_numbers(**given: Any) -> None:
+def check_numbers(**given: Any) -> None:
+    """Raise unless each of the named values is a number."""
     for name, value in given.items():
         number(name, value)
 

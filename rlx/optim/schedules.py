@@ -5,8 +5,9 @@ They take the step as an int32 array and give the rate as a float array.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import numpy as rnp
@@ -31,6 +32,25 @@ def linear(start: float, end: float, steps: int) -> Schedule:
     scalar("linear: start", start), scalar("linear: end", end)
     steps = _steps("linear", steps)
     return lambda step: start + (end - start) * _progress(step, steps)
+
+
+def polynomial(start: float, end: float, power: float, steps: int, *, begin: int = 0) -> Schedule:
+    """Polynomial decay from `start` to `end`, which is then kept.
+
+    It begins at step `begin`; the rate is `(start - end) (1 - (step - begin) / steps)^power + end`.
+
+    >>> polynomial(1.0, 0.0, 2, 10)(5).item()
+    0.25
+    """
+    scalar("polynomial: start", start), scalar("polynomial: end", end)
+    scalar("polynomial: power", power)
+    steps, begin = _steps("polynomial", steps), _steps("polynomial: begin,", begin)
+
+    def schedule(step: Any) -> Any:
+        left = 1 - _progress(scalar("a schedule: the step", step) - begin, steps)
+        return (start - end) * left**power + end
+
+    return schedule
 
 
 def exponential(
@@ -112,6 +132,114 @@ def warmup_cosine(peak: float, warmup_steps: int, steps: int, *, end: float = 0.
             "warmup_cosine: steps", steps, f"{rising} or more", "count the steps of the warmup too"
         )
     return warmup(rising, cosine(peak, steps - rising, end=end))
+
+
+def warmup_exponential(
+    peak: float,
+    warmup_steps: int,
+    factor: float,
+    steps: int,
+    *,
+    start: float = 0.0,
+    staircase: bool = False,
+    end: float | None = None,
+) -> Schedule:
+    """Linear warmup to `peak`, then exponential decay by `factor` every `steps` steps.
+
+    >>> schedule = warmup_exponential(1.0, 10, 0.5, 20)
+    >>> [schedule(step).item() for step in (5, 10, 30)]
+    [0.5, 1.0, 0.5]
+    """
+    decay = exponential(peak, factor, steps, staircase=staircase, end=end)
+    return warmup(_steps("warmup_exponential", warmup_steps), decay, start=start)
+
+
+def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
+    """One schedule after another: the next one begins, from step 0, at each boundary.
+
+    >>> schedule = join_schedules([constant(1.0), linear(0.5, 0.0, 10)], [100])
+    >>> [schedule(step).item() for step in (99, 100, 105)]
+    [1.0, 0.5, 0.25]
+    """
+    each = [callable_of("join_schedules: a schedule", one) for one in schedules]
+    starts = [0, *(integer("join_schedules: a boundary", step) for step in boundaries)]
+    if len(starts) != len(each):
+        fix = "give one boundary fewer than schedules"
+        raise wrong("join_schedules: boundaries", boundaries, f"{len(each) - 1} steps", fix)
+    if starts != sorted(starts):
+        raise wrong("join_schedules: boundaries", boundaries, "rising", "sort the schedules")
+
+    def schedule(step: Any) -> Any:
+        rate = each[0](step)
+        for first, then in zip(starts[1:], each[1:], strict=True):
+            # a schedule that has not begun stands at its first step
+            rate = rnp.where(step < first, rate, then(rnp.maximum(step - first, 0)))
+        return rate
+
+    return schedule
+
+
+def linear_onecycle(
+    steps: int,
+    peak: float,
+    pct_start: float = 0.3,
+    pct_final: float = 0.85,
+    div_factor: float = 25.0,
+    final_div_factor: float = 1e4,
+) -> Schedule:
+    """One cycle in lines: up to `peak`, down again, and on to nearly nothing.
+
+    It begins at `peak / div_factor`, is at its peak at the part `pct_start` of the steps, back at
+    `pct_final`, and ends `final_div_factor` below. Smith and Topin, 2017,
+    https://arxiv.org/abs/1708.07120
+
+    >>> schedule = linear_onecycle(100, 1.0)
+    >>> [round(schedule(step).item(), 3) for step in (0, 30, 85)]
+    [0.04, 1.0, 0.04]
+    """
+    steps, peak = _cycle("linear_onecycle", steps, peak)
+    low = peak / div_factor
+    points = [(0, low), (int(pct_start * steps), peak), (int(pct_final * steps), low)]
+    return _through([*points, (steps, low / final_div_factor)], lambda part: part)
+
+
+def cosine_onecycle(
+    steps: int,
+    peak: float,
+    pct_start: float = 0.3,
+    div_factor: float = 25.0,
+    final_div_factor: float = 1e4,
+) -> Schedule:
+    """One cycle in two half waves: up to `peak`, and down to nearly nothing.
+
+    It begins at `peak / div_factor`, is at its peak at the part `pct_start` of the steps, and ends
+    `final_div_factor` below the beginning. Smith and Topin, 2017, https://arxiv.org/abs/1708.07120
+
+    >>> schedule = cosine_onecycle(100, 1.0)
+    >>> [round(schedule(step).item(), 3) for step in (0, 15, 30, 65)]
+    [0.04, 0.52, 1.0, 0.5]
+    """
+    steps, peak = _cycle("cosine_onecycle", steps, peak)
+    low = peak / div_factor
+    points = [(0, low), (int(pct_start * steps), peak), (steps, low / final_div_factor)]
+    return _through(points, lambda part: 0.5 - 0.5 * rnp.cos(math.pi * part))
+
+
+def _cycle(name: str, steps: Any, peak: Any) -> tuple[int, float]:
+    return count_of(f"{name}: steps", steps, least=1), known_real(f"{name}: peak", peak)
+
+
+def _through(points: list[tuple[int, float]], curve: Callable[[Any], Any]) -> Schedule:
+    """Rates through points (step, rate), with a curve from 0 to 1 between two of them."""
+
+    def schedule(step: Any) -> Any:
+        rate = rnp.asarray(points[0][1])
+        for (left, low), (right, high) in itertools.pairwise(points):
+            part = curve(_progress(step - left, right - left))
+            rate = rnp.where(step >= left, low + (high - low) * part, rate)
+        return rate
+
+    return schedule
 
 
 def _progress(step: Any, steps: int) -> Any:

@@ -1,0 +1,187 @@
+"""Optimizers and schedules against optax: 100 steps in float64, and every schedule's values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx import optim
+from rlx.optim import schedules
+
+optax = pytest.importorskip("optax")
+STEPS = 100
+RATE = 0.02
+
+
+def pairs(o: Any, is_ours: bool) -> dict[str, Any]:
+    """Optimizers of one of the libraries; names that differ are written for both."""
+    decay = o.add_decay if is_ours else o.add_decayed_weights
+
+    def by_rank(tree: Any) -> Any:
+        return {key: "matrix" if x.ndim == 2 else "rest" for key, x in tree.items()}
+
+    accumulated = (
+        o.multi_steps(o.adam(RATE), 3)
+        if is_ours
+        else o.MultiSteps(o.adam(RATE), 3, accumulator_dtype=jnp.float64)
+    )
+    falling = schedules.linear(RATE, 0.0, STEPS) if is_ours else o.linear_schedule(RATE, 0.0, STEPS)
+    return {
+        "sgd": o.sgd(RATE, 0.9, nesterov=True),
+        "rmsprop": o.rmsprop(RATE, momentum=0.5),
+        "adam": o.adam(falling, eps_root=1e-9),
+        "adamw": o.adamw(RATE, weight_decay=0.1, mask={"w": True, "v": True, "b": False}),
+        "adagrad": o.adagrad(RATE),
+        "adadelta": o.adadelta(1.0, weight_decay=0.01),
+        "adafactor": o.adafactor(RATE),
+        "adafactor_of_rows": o.adafactor(RATE, min_dim_size_to_factor=3, weight_decay_rate=0.01),
+        "adamax": o.adamax(RATE),
+        "nadam": o.nadam(RATE),
+        "radam": o.radam(RATE),
+        "radam_nesterov": o.radam(RATE, b2=0.9, nesterov=True),
+        "lamb": o.lamb(RATE, weight_decay=0.1),
+        "lars": o.lars(RATE, 0.1, trust_coefficient=0.1, nesterov=True),
+        "lion": o.lion(RATE),
+        "novograd": o.novograd(RATE, weight_decay=0.1),
+        "ema": o.chain(o.ema(0.9), o.sgd(RATE)),
+        "multi_steps": accumulated,
+        "masked": o.chain(o.sgd(RATE), o.masked(decay(0.01), {"w": True, "v": False, "b": True})),
+        "partition": o.partition({"matrix": o.lion(RATE), "rest": o.adam(RATE)}, by_rank),
+        "lookahead": o.lookahead(o.adam(RATE), 5, 0.5),
+        "lookahead_reset": o.lookahead(o.adam(RATE), 5, 0.5, reset_state=True),
+    }
+
+
+def numbers() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The parameters, and a disturbance of their gradients for each step."""
+    random = np.random.default_rng(0)
+    params = {"w": random.normal(size=(4, 3)), "v": random.normal(size=(2, 3)), "b": np.ones(5)}
+    return params, {key: random.normal(size=(STEPS, *x.shape)) for key, x in params.items()}
+
+
+def trajectory(library: Any, transform: Any, optimizer: Any, name: str, scan: Any) -> Any:
+    """The parameters after each step; gradients are those of a parabola, disturbed."""
+    params, noise = numbers()
+    pair: Any = (
+        library.LookaheadParams.init_synced(params) if name.startswith("lookahead") else params
+    )
+
+    def step(carry: Any, noise: Any) -> Any:
+        params, state = carry
+        fast = params.fast if name.startswith("lookahead") else params
+        grads = {key: 0.3 * fast[key] + noise[key] for key in noise}
+        updates, state = optimizer.update(grads, state, params)
+        params = library.apply_updates(params, updates)
+        return (params, state), params
+
+    return transform(lambda p, noise: scan(step, (p, optimizer.init(p)), noise)[1])(pair, noise)
+
+
+@pytest.fixture(scope="module")
+def theirs() -> dict[str, Any]:
+    """The trajectories of optax."""
+    with jax.enable_x64(True):
+        return {
+            name: trajectory(optax, jax.jit, optimizer, name, jax.lax.scan)
+            for name, optimizer in pairs(optax, False).items()
+        }
+
+
+OURS = pairs(optim, True)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_trajectories_are_those_of_optax(name: str, theirs: dict[str, Any]):
+    found = trajectory(optim, rlx.jit, OURS[name], name, rlx.scan)
+    for x, y in zip(rlx.tree.leaves(found), jax.tree.leaves(theirs[name]), strict=True):
+        assert x.dtype == "float64"
+        # optax has the decay of Adafactor in float32, which shows where a parameter crosses zero
+        np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_eager_steps_are_those_of_jit(name: str):
+    """Five steps; the first state is then given away, and the types of a state stay."""
+    params, noise = numbers()
+    optimizer, pair = OURS[name], rlx.tree.map(rnp.asarray, params)
+    pair = optim.LookaheadParams.init_synced(pair) if name.startswith("lookahead") else pair
+
+    def step(params: Any, state: Any, grads: Any) -> Any:
+        updates, state = optimizer.update(grads, state, params)
+        return optim.apply_updates(params, updates), state
+
+    donating = rlx.jit(step, donate_argnums=(0, 1))
+    eager: Any = (pair, optimizer.init(pair))
+    fast: Any = rlx.tree.map(lambda x: rnp.array(x, copy=True), pair), optimizer.init(pair)
+    types = [x.type for x in rlx.tree.leaves(eager)]
+    for i in range(5):
+        grads = {key: rnp.asarray(n[i]) for key, n in noise.items()}
+        eager, fast = step(eager[0], eager[1], grads), donating(fast[0], fast[1], grads)
+        assert [x.type for x in rlx.tree.leaves(eager)] == types
+    for x, y in zip(rlx.tree.leaves(eager), rlx.tree.leaves(fast), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-12)
+
+
+SCHEDULES = {
+    "polynomial": (
+        schedules.polynomial(1.0, 0.1, 3, 20, begin=5),
+        optax.polynomial_schedule(1.0, 0.1, 3, 20, 5),
+    ),
+    "linear": (schedules.linear(1.0, 0.1, 20), optax.linear_schedule(1.0, 0.1, 20)),
+    "cosine": (schedules.cosine(2.0, 20, end=0.2), optax.cosine_decay_schedule(2.0, 20, 0.1)),
+    "exponential": (
+        schedules.exponential(1.0, 0.5, 10, end=0.1),
+        optax.exponential_decay(1.0, 10, 0.5, end_value=0.1),
+    ),
+    "piecewise": (
+        schedules.piecewise(1.0, {10: 0.5, 20: 0.1}),
+        optax.piecewise_constant_schedule(1.0, {10: 0.5, 20: 0.1}),
+    ),
+    "warmup_cosine": (
+        schedules.warmup_cosine(1.0, 10, 30, end=0.1),
+        optax.warmup_cosine_decay_schedule(0.0, 1.0, 10, 30, 0.1),
+    ),
+    "warmup_exponential": (
+        schedules.warmup_exponential(1.0, 10, 0.5, 7, start=0.1, staircase=True, end=0.2),
+        optax.warmup_exponential_decay_schedule(
+            0.1, 1.0, 10, 7, 0.5, staircase=True, end_value=0.2
+        ),
+    ),
+    "linear_onecycle": (
+        schedules.linear_onecycle(30, 2.0),
+        optax.linear_onecycle_schedule(30, 2.0),
+    ),
+    "cosine_onecycle": (
+        schedules.cosine_onecycle(30, 2.0),
+        optax.cosine_onecycle_schedule(30, 2.0),
+    ),
+    "join_schedules": (
+        schedules.join_schedules(
+            [schedules.constant(0.3), schedules.linear(1.0, 0.0, 9), schedules.constant(0.1)],
+            [8, 25],
+        ),
+        optax.join_schedules(
+            [
+                optax.constant_schedule(0.3),
+                optax.linear_schedule(1.0, 0.0, 9),
+                optax.constant_schedule(0.1),
+            ],
+            [8, 25],
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_have_the_values_of_optax(name: str):
+    ours, theirs = SCHEDULES[name]
+    steps = np.arange(40, dtype=np.int32)
+    found = rlx.jit(rlx.vmap(ours))(steps)
+    np.testing.assert_allclose(found, jax.vmap(theirs)(steps), rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose([float(ours(int(n))) for n in (0, 8, 30)], found[[0, 8, 30]], 1e-5)
