@@ -9,11 +9,14 @@ import gc as _gc
 from typing import TYPE_CHECKING
 
 _collects = _gc.isenabled()
-_gc.disable()  # modules that are loaded leave nothing to collect: a tenth of the time
+_gc.disable()  # modules that load leave nothing to collect, and visiting them takes a fifth longer
 try:
     from . import ir as ir, numpy as numpy
 finally:
     if _collects:
+        if not _gc.get_freeze_count():
+            _gc.freeze()  # nor are they visited at once afterwards: both calls together
+            _gc.unfreeze()  # move everything to the oldest generation
         _gc.enable()
 from .ir import errors as errors
 from .ir.config import config as config

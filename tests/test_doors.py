@@ -189,3 +189,10 @@ for name, room in {"erf": "error_function", "attention_push": "attention"}.items
     loading.join()
 """
     assert run(code).splitlines() == ["erf []", "attention_push []"]
+
+
+@pytest.mark.parametrize("before", ["enable()", "disable()", "freeze()"])
+def test_the_import_leaves_the_garbage_collector_as_it_was(before: str):
+    state = "gc.isenabled(), gc.get_freeze_count() > 0"
+    code = f"import gc; gc.{before}; before = {state}; import rlx; print(before == ({state}))"
+    assert run(code).strip() == "True"
