@@ -84,5 +84,7 @@ __getattr__ = with_advice(
         "GELU": "use nn.gelu, a function; nn.Sequential takes functions as layers",
         "CrossEntropyLoss": "use nn.losses.cross_entropy",
         "MSELoss": "use nn.losses.mean_squared_error",
+        "CTCLoss": "use nn.losses.ctc",
+        "NLLLoss": "use nn.losses.nll",
     },
 )

@@ -59,19 +59,31 @@ def check_places(places: Any, size: Size, axis: int) -> None:
 
     It is raised now or when the program runs, or not at all: see above.
     """
-    if places.size == 0:
-        return
     where = str(user_source())
 
     def look(low: np.ndarray, high: np.ndarray, count: Any = size) -> None:
         if not (-count <= low and high < count):
             raise outside(int(high if low >= -count else low), int(count), axis, where)
 
-    if config.checks:
+    check_ends(places, size, Rule(look, (where, size, axis)))
+
+
+def check_ends(places: Any, size: Size, look: Rule) -> None:
+    """Let `look` see the least and the greatest of some integers.
+
+    It gets the size, too, if that is open.
+    """
+    if places.size == 0:
+        return
+    if isinstance(places, Array):
+        if are_checked():
+            known = places.host()
+            look(known.min(), known.max())
+    elif config.checks:
         ends = [_end(places, op) for op in ("reduce_min", "reduce_max")]
         # an open size has its number when the program runs
         ends += [as_operand(size)] if isinstance(size, Dim) else []
-        apply("debug_callback", *ends, fn=Rule(look, (where, size, axis)))
+        apply("debug_callback", *ends, fn=look)
     elif not isinstance(size, Dim) and are_checked() and _is_simple(places.value):
         known = places.concrete
         if known is not None:
