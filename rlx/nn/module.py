@@ -22,7 +22,7 @@ import difflib
 import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeVar, final
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final
 
 import numpy as np
 from typing_extensions import dataclass_transform
@@ -194,18 +194,26 @@ class ModuleType(ABCMeta):
         _register(made)
         return made
 
-    def __call__(cls, *args: Any, **keywords: Any) -> Any:
-        made: Any = object.__new__(cls)
-        object.__setattr__(made, UNDER_CONSTRUCTION, True)
-        try:
-            made.__init__(*args, **keywords)
-        except TypeError:
-            _check_keywords(cls, keywords)
-            raise
-        object.__delattr__(made, UNDER_CONSTRUCTION)
-        _check(made)
-        _own_arrays(made, _names(cls))
-        return made
+    if not TYPE_CHECKING:  # type checkers read `__init__`
+
+        def __call__(cls, *args: Any, **keywords: Any) -> Any:
+            made: Any = object.__new__(cls)
+            object.__setattr__(made, UNDER_CONSTRUCTION, True)
+            try:
+                made.__init__(*args, **keywords)
+            except TypeError:
+                _check_keywords(cls, keywords)
+                raise
+            object.__delattr__(made, UNDER_CONSTRUCTION)
+            _check(made)
+            _own_arrays(made, _names(cls))
+            return made
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The parameters of `__init__`, for editors and `help`."""
+        given = inspect.signature(cls.__init__)
+        return given.replace(parameters=[*given.parameters.values()][1:], return_annotation=cls)
 
 
 class Module(metaclass=ModuleType):

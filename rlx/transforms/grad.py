@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 from ..ir.builder import build, current, inline
 from ..ir.errors import ArgumentError, GradientError
@@ -66,13 +66,16 @@ def vjp_graph(graph: Graph, active: Sequence[bool]) -> Graph:
     return build(run, types, graph.name, [p.origin for p in graph.params])
 
 
+Parameters = ParamSpec("Parameters")
+
+
 def value_and_grad(
-    fun: Callable[..., Any],
+    fun: Callable[Parameters, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[Parameters, tuple[Any, Any]]:
     """Give a function that returns the value and the gradient of a scalar function.
 
     The gradient has the structure of argument `argnums` (a tuple of gradients for several). With
@@ -168,12 +171,12 @@ def _not_chosen(argnums: Any) -> Callable[[Any, int], bool]:
 
 
 def grad(
-    fun: Callable[..., Any],
+    fun: Callable[Parameters, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[Parameters, Any]:
     """Give a function that returns the gradient of a scalar function.
 
     See `value_and_grad` for the arguments. With `has_aux` the result is (gradient, extra).

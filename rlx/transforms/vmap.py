@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ..ir.body import Call
 from ..ir.builder import build, inline, rewrite
@@ -137,13 +137,17 @@ def _visit(node: Node, members: list[Member]) -> list[Member]:
     return [(r, True) for r in (results if isinstance(results, list | tuple) else [results])]
 
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
 def vmap(
-    fun: Callable[..., Any],
+    fun: Callable[Parameters, Result],
     in_axes: Any = 0,
     out_axes: Any = 0,
     axis_name: Any = None,
     axis_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[Parameters, Result]:
     """Vectorize a function: apply `fun` to all members of a batch at once.
 
     `in_axes` is the batch axis of each argument (None: the same for all members), as one number,

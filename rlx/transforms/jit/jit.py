@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, overload
 
 from ...ir.errors import StaticArgumentError
 from ...ir.policy import Policy
@@ -66,6 +66,43 @@ def _named(
     """Check that a parameter is not given both by name and by place."""
     found = known_names(fn, names, f"{word}_argnames")
     return found + names_of(fn, numbers, f"{word}_argnums")
+
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    class Options(TypedDict, total=False):
+        """The options of `jit`, for editors."""
+
+        static_argnums: Sequence[int] | int
+        static_argnames: Sequence[str] | str
+        donate_argnums: Sequence[int] | int
+        donate_argnames: Sequence[str] | str
+        device: str | None
+        dynamic: Mapping[str, Axes] | None
+        specialize: bool
+        buckets: Mapping[str, Sequence[int]] | None
+        deterministic: str | None
+        tier: str
+        precision: Policy | str | None
+        in_shardings: Any
+        out_shardings: Any
+        debug_nans: bool
+
+
+@overload
+def jit(
+    fn: Callable[Parameters, Result], **options: Unpack[Options]
+) -> Jitted[Parameters, Result]: ...
+
+
+@overload
+def jit(
+    fn: None = None, **options: Unpack[Options]
+) -> Callable[[Callable[Parameters, Result]], Jitted[Parameters, Result]]: ...
 
 
 def jit(

@@ -7,7 +7,7 @@ import inspect
 import types
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from ...ir.config import Settings, config
 from ...ir.errors import ArgumentError, ConcretizationError, StaticArgumentError
@@ -48,12 +48,16 @@ PATHS = 4  # kinds of arguments that are tried before they are looked at
 KEPT = 512  # kinds of arguments a function stays compiled for
 
 
-class Jitted(TreeCalls):
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result", covariant=True)
+
+
+class Jitted(TreeCalls, Generic[Parameters, Result]):
     """A function that `jit` compiles when it is called."""
 
     def __init__(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[Parameters, Result],
         static: tuple[str, ...],
         options: CompileOptions,
         device: str | None,
@@ -90,7 +94,7 @@ class Jitted(TreeCalls):
         """A method: its first argument is the instance, a pytree such as a module."""
         return self if instance is None else types.MethodType(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         try:
             result = self._fast(*args, **kwargs)
             if result is MISS:
