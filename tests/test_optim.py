@@ -215,6 +215,8 @@ class Normed(nn.Module):
         optim.lars(RATE, 0.1),
         optim.lion(RATE),
         optim.novograd(RATE),
+        optim.muon(RATE),
+        optim.lbfgs(RATE, linesearch=None),
         optim.multi_steps(optim.adam(RATE), 1),
         optim.partition({"all": optim.adamw(RATE)}, lambda tree: "all"),
         optim.masked(optim.radam(RATE), lambda tree: rlx.tree.map(lambda x: True, tree)),
@@ -260,5 +262,35 @@ def test_mistakes_with_wrappers_are_named():
         optim.scale_by_trust_ratio().update(params, ())
     with pytest.raises(ArgumentError, match="not 1 steps"):
         schedules.join_schedules([schedules.constant(1.0)] * 2, [1, 2])
+    with pytest.raises(ArgumentError, match="needs the value, the gradient and the function"):
+        optim.lbfgs().update(params, optim.lbfgs().init(params), params)
+    with pytest.raises(ArgumentError, match="the state has no value"):
+        optim.value_and_grad_from_state(lambda p: p["a"].sum())(params, state=())
+    with pytest.raises(ArgumentError, match="not a matrix"):
+        optim.scale_by_muon().update(params, optim.scale_by_muon().init(params))
     with pytest.raises(AttributeError, match=r"use optim\.multi_steps"):
         optim.MultiSteps  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_line_search_leaves_state_alone_and_works_under_vmap():
+    def loss(model: Normed) -> Any:
+        return ((model.weight * model.mean - 6.0) ** 4).sum()
+
+    optimizer = optim.lbfgs()
+
+    @rlx.jit
+    @rlx.vmap
+    def fitted(start: Any) -> Normed:
+        def step(_: Any, carry: Any) -> Any:
+            model, state = carry
+            value, grad = optim.value_and_grad_from_state(loss)(model, state=state)
+            more = {"value": value, "grad": grad, "value_fn": loss}
+            updates, state = optimizer.update(grad, state, model, **more)
+            return optim.apply_updates(model, updates), state
+
+        model = Normed(start, rnp.full(start.shape, 2.0))
+        return rlx.fori_loop(0, 40, step, (model, optimizer.init(model)))[0]
+
+    models = fitted(rnp.array([[0.0, 1.0], [9.0, -7.0]]))
+    np.testing.assert_allclose(models.weight, np.full((2, 2), 3.0), atol=0.1)
+    np.testing.assert_array_equal(models.mean, np.full((2, 2), 2.0))

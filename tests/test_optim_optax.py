@@ -31,6 +31,7 @@ def pairs(o: Any, is_ours: bool) -> dict[str, Any]:
         if is_ours
         else o.MultiSteps(o.adam(RATE), 3, accumulator_dtype=jnp.float64)
     )
+    muon = o.muon if is_ours else o.contrib.muon
     falling = schedules.linear(RATE, 0.0, STEPS) if is_ours else o.linear_schedule(RATE, 0.0, STEPS)
     return {
         "sgd": o.sgd(RATE, 0.9, nesterov=True),
@@ -50,6 +51,8 @@ def pairs(o: Any, is_ours: bool) -> dict[str, Any]:
         "lion": o.lion(RATE),
         "novograd": o.novograd(RATE, weight_decay=0.1),
         "ema": o.chain(o.ema(0.9), o.sgd(RATE)),
+        "muon": muon(RATE, weight_decay=0.1),
+        "muon_of_size": muon(RATE, nesterov=False, consistent_rms=0.2, adam_learning_rate=0.1),
         "multi_steps": accumulated,
         "masked": o.chain(o.sgd(RATE), o.masked(decay(0.01), {"w": True, "v": False, "b": True})),
         "partition": o.partition({"matrix": o.lion(RATE), "rest": o.adam(RATE)}, by_rank),
@@ -126,6 +129,49 @@ def test_eager_steps_are_those_of_jit(name: str):
         assert [x.type for x in rlx.tree.leaves(eager)] == types
     for x, y in zip(rlx.tree.leaves(eager), rlx.tree.leaves(fast), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-12)
+
+
+def valley(params: Any) -> Any:
+    """A convex one, in which rounding does not grow from step to step, and steep at first."""
+    x, y = params["x"], params["y"]
+    return (30 * (y - x) ** 2 + (1 - x) ** 4 + 0.1 * y**2).sum()
+
+
+def descent(library: Any, transform: Any, optimizer: Any, scan: Any) -> Any:
+    """The parameters after each step down the valley."""
+    read = library.value_and_grad_from_state(valley)
+
+    def step(carry: Any, _: Any) -> Any:
+        params, state = carry
+        value, grads = read(params, state=state)
+        more = {"value": value, "grad": grads, "value_fn": valley}
+        updates, state = optimizer.update(grads, state, params, **more)
+        params = library.apply_updates(params, updates)
+        return (params, state), params
+
+    def run(params: Any) -> Any:
+        return scan(step, (params, optimizer.init(params)), None, STEPS)[1]
+
+    return transform(run)({"x": np.array([-1.2, 0.5, 2.0]), "y": np.array([1.0, -0.7, 1.5])})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o: o.lbfgs(),
+        lambda o: o.lbfgs(None, 3, False, o.scale_by_zoom_linesearch(7, 0.9, 0.01, 3.0)),
+    ],
+    ids=["default", "short"],
+)
+def test_lbfgs_goes_the_way_of_optax(make: Any):
+    found = descent(optim, rlx.jit, make(optim), rlx.scan)
+    with jax.enable_x64(True):
+        wanted = descent(optax, jax.jit, make(optax), jax.lax.scan)
+    for x, y in zip(rlx.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert x.dtype == "float64"
+        np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-8)
+    slope = rlx.grad(valley)({key: x[-1] for key, x in found.items()})
+    assert optim.global_norm(slope) < 1e-2
 
 
 SCHEDULES = {

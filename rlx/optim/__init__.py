@@ -15,7 +15,9 @@ from .algorithms import (
     adamw,
     lamb,
     lars,
+    lbfgs,
     lion,
+    muon,
     nadam,
     novograd,
     radam,
@@ -28,6 +30,7 @@ from .factored import (
     scale_by_factored_rms,
     scale_by_param_block_rms,
 )
+from .line_search import ZoomState, scale_by_zoom_linesearch, value_and_grad_from_state
 from .loss_scale import (
     DynamicLossScale,
     LossScale,
@@ -52,6 +55,7 @@ from .moments import (
     scale_by_rss,
     scale_by_trust_ratio,
 )
+from .newton_schulz import MuonState, scale_by_muon, scale_by_shape
 from .optimizer import (
     CountState,
     MomentumState,
@@ -67,6 +71,7 @@ from .optimizer import (
     scale_by_learning_rate,
     stateless,
 )
+from .quasi_newton import LbfgsState, scale_by_lbfgs
 from .wrappers import (
     EmaState,
     LookaheadParams,
@@ -93,6 +98,7 @@ __getattr__ = with_advice(
         "AdamW": "use optim.adamw, a function",
         "SGD": "use optim.sgd, a function",
         "RMSprop": "use optim.rmsprop, a function",
+        "LBFGS": "use optim.lbfgs, a function",
         "MultiSteps": "use optim.multi_steps, a function",
         "multi_transform": "use optim.partition, as optax calls it now",
         "lr_scheduler": "give an optimizer a function of optim.schedules for its rate",

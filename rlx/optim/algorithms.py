@@ -7,7 +7,11 @@ t the number of the step, from 1.
 
 from __future__ import annotations
 
+from typing import Any
+
+from ..trace import pytree
 from .factored import clip_by_block_rms, scale_by_factored_rms, scale_by_param_block_rms
+from .line_search import scale_by_zoom_linesearch
 from .moments import (
     scale_by_adadelta,
     scale_by_adam,
@@ -19,6 +23,7 @@ from .moments import (
     scale_by_rss,
     scale_by_trust_ratio,
 )
+from .newton_schulz import COEFFICIENTS, Coefficients, scale_by_muon, scale_by_shape
 from .optimizer import (
     LearningRate,
     Mask,
@@ -29,7 +34,8 @@ from .optimizer import (
     scale,
     scale_by_learning_rate,
 )
-from .wrappers import ema, masked
+from .quasi_newton import scale_by_lbfgs
+from .wrappers import ema, masked, partition
 
 
 def sgd(
@@ -374,3 +380,91 @@ def novograd(
         scale_by_novograd(b1, b2, eps, eps_root, weight_decay),
         scale_by_learning_rate(learning_rate),
     )
+
+
+def muon(
+    learning_rate: LearningRate,
+    ns_coeffs: Coefficients = COEFFICIENTS,
+    ns_steps: int = 5,
+    beta: float = 0.95,
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    weight_decay_mask: Mask = None,
+    *,
+    nesterov: bool = True,
+    adam_b1: float = 0.9,
+    adam_b2: float = 0.999,
+    adam_eps_root: float = 0.0,
+    adam_weight_decay: float = 0.0,
+    adam_learning_rate: LearningRate | None = None,
+    consistent_rms: float | None = None,
+) -> Optimizer:
+    """Muon for matrices, AdamW for all other arrays.
+
+    `p = p - learning_rate (u + weight_decay p)`, where u is the mean of gradients with singular
+    values of about one, by `scale_by_muon`, times a number of its shape, by `scale_by_shape`.
+    `adam_learning_rate` is by default the learning rate. Jordan et al., 2024,
+    https://kellerjordan.github.io/posts/muon
+
+    >>> from rlx import numpy as rnp
+    >>> params = {"w": rnp.ones((2, 2)), "b": rnp.ones(2)}
+    >>> optimizer = muon(0.5)
+    >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
+    >>> [round(x, 4) for x in updates["b"].tolist()]
+    [-0.7368, -0.7368]
+    """
+    matrices = chain(
+        scale_by_muon(ns_coeffs, ns_steps, beta, eps, nesterov=nesterov),
+        scale_by_shape(consistent_rms),
+        add_decay(weight_decay, weight_decay_mask),
+        scale_by_learning_rate(learning_rate),
+    )
+    others = chain(
+        scale_by_adam(adam_b1, adam_b2, eps, adam_eps_root, nesterov=nesterov),
+        add_decay(adam_weight_decay),
+        scale_by_learning_rate(learning_rate if adam_learning_rate is None else adam_learning_rate),
+    )
+
+    def labels(params: Any) -> Any:
+        return pytree.map(lambda x: "muon" if len(x.shape) == 2 else "adam", params)
+
+    return partition({"muon": matrices, "adam": others}, labels)
+
+
+ZOOM = scale_by_zoom_linesearch(20, initial_guess_strategy="one")
+
+
+def lbfgs(
+    learning_rate: LearningRate | None = None,
+    memory_size: int = 10,
+    scale_init_precond: bool = True,
+    linesearch: Optimizer | None = ZOOM,
+) -> Optimizer:
+    """L-BFGS with a line search: for smooth functions without noise.
+
+    `p = p - s learning_rate H g`: `scale_by_lbfgs` has the formula of H, `scale_by_zoom_linesearch`
+    that of s. `update` then needs `value`, `grad` and `value_fn`, the function of the parameters;
+    `value_and_grad_from_state` reads the first two where the last search has left them. Without a
+    line search (None) give a learning rate. Liu and Nocedal, 1989,
+    https://doi.org/10.1007/BF01589116
+
+    >>> import rlx
+    >>> from rlx import numpy as rnp
+    >>> def f(x):
+    ...     return ((x - rnp.array([1.0, 2.0])) ** 4).sum()
+    >>> optimizer, x = lbfgs(), rnp.zeros(2)
+    >>> @rlx.jit
+    ... def step(x, state):
+    ...     value, grad = rlx.optim.value_and_grad_from_state(f)(x, state=state)
+    ...     more = {"value": value, "grad": grad, "value_fn": f}
+    ...     updates, state = optimizer.update(grad, state, x, **more)
+    ...     return rlx.optim.apply_updates(x, updates), state
+    >>> state = optimizer.init(x)
+    >>> for _ in range(20):
+    ...     x, state = step(x, state)
+    >>> bool(f(x) < 1e-6)
+    True
+    """
+    way = scale(-1.0) if learning_rate is None else scale_by_learning_rate(learning_rate)
+    steps = (scale_by_lbfgs(memory_size, scale_init_precond), way)
+    return chain(*steps, *(() if linesearch is None else (linesearch,)))

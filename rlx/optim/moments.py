@@ -39,7 +39,7 @@ class RmsState(NamedTuple):
     square: Any
 
 
-def _moved(decay: float, means: Any, given: Any) -> Any:
+def moved(decay: float, means: Any, given: Any) -> Any:
     """Running means, moved to what is given."""
     return pytree.map(lambda m, x: decay * m + (1 - decay) * x, means, given)
 
@@ -64,12 +64,13 @@ def _begun(count: Any) -> Callable[[float, Any], Any]:
     return begun
 
 
-def _unbiased(decay: float, means: Any, count: Any) -> Any:
+def unbiased(decay: float, means: Any, count: Any) -> Any:
+    """Running means without what they have of the zero that they began with."""
     begun = _begun(count)
     return pytree.map(lambda m: m / begun(decay, m.dtype), means)
 
 
-def _ahead(b1: float, mean: Any, grads: Any, count: Any) -> Any:
+def ahead(b1: float, mean: Any, grads: Any, count: Any) -> Any:
     """The means without their bias, one step ahead, as Nesterov's momentum wants them."""
     now, then = _begun(count), _begun(count + 1)
 
@@ -214,14 +215,14 @@ def scale_by_adam(
     check_numbers(b1=b1, b2=b2, eps=eps, eps_root=eps_root)
 
     def move(grads: Any, state: AdamState, count: Any) -> tuple[Any, AdamState]:
-        mean = _moved(b1, state.mean, grads)
+        mean = moved(b1, state.mean, grads)
         square = _moved_square(b2, state.square, grads)
-        hat = _ahead(b1, mean, grads, count) if nesterov else _unbiased(b1, mean, count)
+        hat = ahead(b1, mean, grads, count) if nesterov else unbiased(b1, mean, count)
 
         def step(m: Any, s: Any) -> Any:
             return m / (rnp.sqrt(s + eps_root if eps_root else s) + eps)
 
-        updates = pytree.map(step, hat, _unbiased(b2, square, count))
+        updates = pytree.map(step, hat, unbiased(b2, square, count))
         return updates, AdamState(count, mean, square)
 
     return _like_adam(move)
@@ -240,11 +241,11 @@ def scale_by_adamax(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Op
     check_numbers(b1=b1, b2=b2, eps=eps)
 
     def move(grads: Any, state: AdamState, count: Any) -> tuple[Any, AdamState]:
-        mean = _moved(b1, state.mean, grads)
+        mean = moved(b1, state.mean, grads)
         greatest = pytree.map(
             lambda g, u: rnp.maximum(rnp.abs(g) + eps, b2 * u), grads, state.square
         )
-        updates = pytree.map(lambda m, u: m / u, _unbiased(b1, mean, count), greatest)
+        updates = pytree.map(lambda m, u: m / u, unbiased(b1, mean, count), greatest)
         return updates, AdamState(count, mean, greatest)
 
     return _like_adam(move)
@@ -274,9 +275,9 @@ def scale_by_radam(
     most = 2.0 / (1.0 - b2) - 1.0
 
     def move(grads: Any, state: AdamState, count: Any) -> tuple[Any, AdamState]:
-        mean = _moved(b1, state.mean, grads)
+        mean = moved(b1, state.mean, grads)
         square = _moved_square(b2, state.square, grads)
-        hat = _ahead(b1, mean, grads, count) if nesterov else _unbiased(b1, mean, count)
+        hat = ahead(b1, mean, grads, count) if nesterov else unbiased(b1, mean, count)
 
         begun = _begun(count)
 
@@ -319,8 +320,8 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Optimizer:
     def update(grads: Any, state: LionState, params: Any = None) -> tuple[Any, LionState]:
         check_gradients(grads, of_kind(state, LionState).mean)
         wide = widened(grads)
-        updates = pytree.map(rnp.sign, _moved(b1, state.mean, wide))
-        after = LionState(state.count + 1, _moved(b2, state.mean, wide))
+        updates = pytree.map(rnp.sign, moved(b1, state.mean, wide))
+        after = LionState(state.count + 1, moved(b2, state.mean, wide))
         return _as_given(updates, grads), after
 
     return on_parameters(Optimizer(init, update))
