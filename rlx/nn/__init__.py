@@ -1,7 +1,8 @@
 """Neural networks: modules as pytrees, layers, losses, initial values.
 
 A module is a pytree whose fields are its parameters and its state; layers are made of sizes and a
-key. Read `module.py`, then `layers.py` and `state.py`; convolutions and pooling are in `conv.py`.
+key. Read `module.py`, then `layers.py` and `state.py`; convolutions and pooling are in `conv.py`,
+recurrent layers in `recurrent.py`.
 """
 
 from ..ir.lazy import listed as _listed
@@ -59,6 +60,7 @@ from .layers import MLP, Dropout, Embedding, Lambda, LayerNorm, Linear, RMSNorm,
 from .module import Module, field
 from .norms import BatchNorm, GroupNorm, InstanceNorm
 from .quantization import dequantize, fake_quantize, quantization_scale, quantize
+from .recurrent import GRU, LSTM, RNN, Bidirectional, GRUCell, LSTMCell, SimpleRNNCell
 from .state import inference, latest, update_state, with_state
 from .text import summary
 from .wrappers import LoRA, Shared, SpectralNorm, WeightNorm, merge
