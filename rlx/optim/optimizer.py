@@ -125,7 +125,11 @@ def chain(*optimizers: Optimizer) -> Optimizer:
 
 
 def stateless(change: Callable[[Any], Any]) -> Optimizer:
-    """An optimizer without state, made of a function of the gradients."""
+    """An optimizer without state, made of a function of the gradients.
+
+    >>> stateless(lambda grads: {"w": 2 * grads["w"]}).update({"w": 4.0}, ())[0]
+    {'w': 8.0}
+    """
     return _step(lambda params: (), lambda grads, state, params=None: (change(grads), state))
 
 
@@ -136,7 +140,11 @@ class CountState(NamedTuple):
 
 
 def scale(factor: float) -> Optimizer:
-    """Multiply by a number."""
+    """Multiply by a number.
+
+    >>> scale(-0.5).update({"w": 4.0}, ())[0]
+    {'w': -2.0}
+    """
     number("scale: the factor", factor)
 
     def scaled(gradient: Any) -> Any:
@@ -146,7 +154,15 @@ def scale(factor: float) -> Optimizer:
 
 
 def scale_by_learning_rate(learning_rate: LearningRate) -> Optimizer:
-    """Multiply by minus the learning rate: a number, or a function of the step."""
+    """Multiply by minus the learning rate: a number, or a function of the step.
+
+    >>> step = scale_by_learning_rate(lambda count: 1.0 / (count + 1))
+    >>> state = step.init(rnp.ones(1))
+    >>> for _ in range(2):
+    ...     updates, state = step.update(rnp.array([8.0]), state)
+    >>> updates
+    Array([-4.], dtype=float32)
+    """
     if not callable(learning_rate):
         return scale(-number("the learning rate", learning_rate))
     schedule = learning_rate
@@ -210,8 +226,17 @@ class MomentumState(NamedTuple):
 
 
 def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
-    """Momentum: add the running sum of past gradients; `nesterov` looks ahead."""
+    """Momentum: add the running sum of past gradients; `nesterov` looks ahead.
 
+    `v = g + decay v`, which is the update; with `nesterov` that is `g + decay v`.
+
+    >>> step = add_momentum(0.5)
+    >>> state = step.init(rnp.ones(1))
+    >>> for _ in range(2):
+    ...     updates, state = step.update(rnp.array([8.0]), state)
+    >>> updates
+    Array([12.], dtype=float32)
+    """
     check_numbers(momentum=decay)
 
     def update(grads: Any, state: MomentumState, params: Any = None) -> tuple[Any, MomentumState]:
@@ -236,8 +261,15 @@ def prefix_of(given: Any, tree: Any) -> Any:
 
 
 def add_decay(weight_decay: float, mask: Mask = None) -> Optimizer:
-    """Weight decay: add `weight_decay` times the parameters, where the mask is true."""
+    """Weight decay: add `weight_decay` times the parameters, where the mask is true.
 
+    `mask` is a tree of bools like the parameters, which may have one for a whole branch, or a
+    function of the parameters that gives one.
+
+    >>> step, p = add_decay(0.5), rnp.array([4.0])
+    >>> step.update(rnp.array([1.0]), step.init(p), p)[0]
+    Array([3.], dtype=float32)
+    """
     check_numbers(weight_decay=weight_decay)
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
@@ -262,14 +294,21 @@ def check_numbers(**given: Any) -> None:
 
 
 def global_norm(tree: Any) -> Any:
-    """The global norm: that of all leaves but state together, as one vector."""
+    """The global norm: that of all leaves but state together, as one vector.
+
+    >>> global_norm({"a": rnp.array([3.0]), "b": rnp.array([4.0])}).item()
+    5.0
+    """
     squares = (rnp.sum(x * x) for x in pytree.leaves(widened(pytree.without_state(tree))))
     return rnp.sqrt(sum(squares, start=rnp.zeros(())))
 
 
 def clip_by_global_norm(limit: float) -> Optimizer:
-    """Clip gradients so that their global norm is at most `limit`."""
+    """Clip gradients so that their global norm is at most `limit`.
 
+    >>> clip_by_global_norm(1.0).update(rnp.array([0.0, 4.0]), ())[0]
+    Array([0., 1.], dtype=float32)
+    """
     number("clip_by_global_norm: the limit", limit)
 
     def clip(grads: Any) -> Any:
@@ -281,6 +320,10 @@ def clip_by_global_norm(limit: float) -> Optimizer:
 
 
 def clip_by_value(limit: float) -> Optimizer:
-    """Clip each gradient to the range from `-limit` to `limit`."""
+    """Clip each gradient to the range from `-limit` to `limit`.
+
+    >>> clip_by_value(1.0).update(rnp.array([0.5, 4.0]), ())[0]
+    Array([0.5, 1. ], dtype=float32)
+    """
     number("clip_by_value: the limit", limit)
     return stateless(lambda grads: pytree.map(lambda g: rnp.clip(g, -limit, limit), grads))

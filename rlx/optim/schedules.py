@@ -22,13 +22,22 @@ __dir__ = listed(__name__)
 
 
 def constant(value: float) -> Schedule:
-    """A constant learning rate."""
+    """A constant learning rate.
+
+    >>> constant(0.5)(7).item()
+    0.5
+    """
     scalar("constant: value", value)
     return lambda step: rnp.asarray(value)
 
 
 def linear(start: float, end: float, steps: int) -> Schedule:
-    """Linear decay from `start` to `end`, which is then kept."""
+    """Linear decay from `start` to `end`, which is then kept.
+
+    >>> schedule = linear(1.0, 0.5, 10)
+    >>> [schedule(step).item() for step in (0, 5, 20)]
+    [1.0, 0.75, 0.5]
+    """
     scalar("linear: start", start), scalar("linear: end", end)
     steps = _steps("linear", steps)
     return lambda step: start + (end - start) * _progress(step, steps)
@@ -59,6 +68,10 @@ def exponential(
     """Exponential decay: multiplied by `factor` every `steps` steps.
 
     It is bounded by `end`, and goes in jumps if `staircase`.
+
+    >>> schedule = exponential(1.0, 0.5, 10, staircase=True)
+    >>> [float(schedule(step)) for step in (0, 9, 20)]
+    [1.0, 1.0, 0.25]
     """
     known_real("exponential: start", start)
     factor, steps = known_real("exponential: factor", factor), _steps("exponential", steps)
@@ -80,7 +93,12 @@ def exponential(
 
 
 def cosine(start: float, steps: int, *, end: float = 0.0) -> Schedule:
-    """Cosine decay from `start` down to `end`, which is then kept."""
+    """Cosine decay from `start` down to `end`, which is then kept.
+
+    >>> schedule = cosine(1.0, 10)
+    >>> [round(schedule(step).item(), 3) for step in (0, 5, 20)]
+    [1.0, 0.5, 0.0]
+    """
     scalar("cosine: start", start), scalar("cosine: end", end)
     steps = _steps("cosine", steps)
 
@@ -92,7 +110,12 @@ def cosine(start: float, steps: int, *, end: float = 0.0) -> Schedule:
 
 
 def piecewise(start: float, factors: dict[int, float]) -> Schedule:
-    """Step decay: multiplied by a factor at some steps: `{1000: 0.1, 2000: 0.1}`."""
+    """Step decay: multiplied by a factor at some steps.
+
+    >>> schedule = piecewise(1.0, {100: 0.5, 200: 0.5})
+    >>> [schedule(step).item() for step in (99, 100, 200)]
+    [1.0, 0.5, 0.25]
+    """
     scalar("piecewise: start", start)
     if not isinstance(factors, Mapping):
         fix = "give a factor for each step: {1000: 0.1, 2000: 0.1}"
@@ -113,6 +136,10 @@ def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Schedule:
     """Linear warmup from `start` up to another schedule, then that schedule.
 
     The line ends at the first rate of that schedule.
+
+    >>> schedule = warmup(10, linear(1.0, 0.0, 20))
+    >>> [schedule(step).item() for step in (0, 5, 10, 20)]
+    [0.0, 0.5, 1.0, 0.5]
     """
     scalar("warmup: start", start), callable_of("warmup: then", then)
     steps = _steps("warmup", steps)
@@ -125,7 +152,12 @@ def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Schedule:
 
 
 def warmup_cosine(peak: float, warmup_steps: int, steps: int, *, end: float = 0.0) -> Schedule:
-    """Linear warmup to `peak`, then cosine decay; `steps` counts both."""
+    """Linear warmup to `peak`, then cosine decay; `steps` counts both.
+
+    >>> schedule = warmup_cosine(1.0, 10, 30)
+    >>> [round(schedule(step).item(), 3) for step in (0, 10, 20)]
+    [0.0, 1.0, 0.5]
+    """
     steps, rising = _steps("warmup_cosine", steps), _steps("warmup_cosine", warmup_steps)
     if steps < rising:
         raise wrong(
