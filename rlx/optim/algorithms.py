@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..trace import pytree
+from ..trace.arguments import flag
 from .factored import clip_by_block_rms, scale_by_factored_rms, scale_by_param_block_rms
 from .line_search import scale_by_zoom_linesearch
 from .moments import (
@@ -201,7 +202,7 @@ def adafactor(
         steps.append(clip_by_block_rms(clipping_threshold))
     if learning_rate is not None:
         steps += [scale_by_learning_rate(learning_rate), scale(-1.0)]
-    if multiply_by_parameter_scale:
+    if flag("adafactor: multiply_by_parameter_scale", multiply_by_parameter_scale):
         steps.append(scale_by_param_block_rms())
     if momentum is not None:
         steps.append(ema(momentum, debias=False))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from .. import numpy as rnp
 from ..trace import pytree
-from ..trace.arguments import count_of
+from ..trace.arguments import count_of, flag
 from .optimizer import (
     Optimizer,
     check_gradients,
@@ -61,7 +61,8 @@ def scale_by_factored_rms(
     Array([1.], dtype=float32)
     """
     check_numbers(decay_rate=decay_rate, step_offset=step_offset, epsilon=epsilon)
-    least = count_of("min_dim_size_to_factor", min_dim_size_to_factor) if factored else None
+    is_factored = flag("factored", factored)
+    least = count_of("min_dim_size_to_factor", min_dim_size_to_factor) if is_factored else None
 
     def begin(p: Any) -> tuple[Any, Any, Any]:
         axes = _factored_axes(p.shape, least)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from .. import numpy as rnp
 from ..trace import pytree
-from ..trace.arguments import count_of, wrong
+from ..trace.arguments import count_of, members, wrong
 from .moments import ahead, moved, unbiased
 from .optimizer import (
     Optimizer,
@@ -50,7 +50,7 @@ def scale_by_muon(
     >>> bool(((updates.diagonal() > 0.6) & (updates.diagonal() < 1.3)).all())
     True
     """
-    if len(ns_coeffs) != 3:
+    if len(members("scale_by_muon: ns_coeffs", ns_coeffs)) != 3:
         raise wrong("scale_by_muon: ns_coeffs", ns_coeffs, "three numbers", "use the default")
     check_numbers(a=ns_coeffs[0], b=ns_coeffs[1], c=ns_coeffs[2], beta=beta, eps=eps)
     count_of("scale_by_muon: ns_steps", ns_steps)

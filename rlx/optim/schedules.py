@@ -13,7 +13,7 @@ from typing import Any
 from .. import numpy as rnp
 from ..ir.errors import AttributeValueError
 from ..ir.lazy import listed
-from ..trace.arguments import callable_of, count_of, flag, wrong
+from ..trace.arguments import callable_of, count_of, flag, members, wrong
 from ..trace.array_arguments import known_real, scalar
 from ..trace.axes import integer
 from .optimizer import Schedule
@@ -193,6 +193,8 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
     >>> [schedule(step).item() for step in (99, 100, 105)]
     [1.0, 0.5, 0.25]
     """
+    schedules = members("join_schedules: schedules", schedules)
+    boundaries = members("join_schedules: boundaries", boundaries)
     each = [callable_of("join_schedules: a schedule", one) for one in schedules]
     starts = [0, *(integer("join_schedules: a boundary", step) for step in boundaries)]
     if len(starts) != len(each):
