@@ -2,7 +2,7 @@
 
 A module is a pytree whose fields are its parameters and its state; layers are made of sizes and a
 key. Read `module.py`, then `layers.py` and `state.py`; convolutions and pooling are in `conv.py`,
-recurrent layers in `recurrent.py`.
+recurrent layers in `recurrent.py`, blocks of transformers in `transformer.py`.
 """
 
 from ..ir.lazy import listed as _listed
@@ -63,6 +63,14 @@ from .quantization import dequantize, fake_quantize, quantization_scale, quantiz
 from .recurrent import GRU, LSTM, RNN, Bidirectional, GRUCell, LSTMCell, SimpleRNNCell
 from .state import inference, latest, update_state, with_state
 from .text import summary
+from .transformer import (
+    KVCache,
+    MultiHeadAttention,
+    TransformerDecoderLayer,
+    TransformerEncoderLayer,
+    alibi_slopes,
+    rotary_embedding,
+)
 from .wrappers import LoRA, Shared, SpectralNorm, WeightNorm, merge
 
 from ..ir.errors import with_advice  # isort: skip
@@ -81,7 +89,6 @@ __getattr__ = with_advice(
         "Dense": "use nn.Linear",
         "inference_mode": "use nn.inference(model)",
         "make_with_state": "use y, model = nn.with_state(model)(x)",
-        "MultiHeadAttention": "use nn.dot_product_attention between nn.Linear layers",
         "ReLU": "use nn.relu, a function; nn.Sequential takes functions as layers",
         "GELU": "use nn.gelu, a function; nn.Sequential takes functions as layers",
         "CrossEntropyLoss": "use nn.losses.cross_entropy",

@@ -73,7 +73,7 @@ def _with_one_batch_axis(name: str, x: Any, count: int) -> tuple[Any, tuple[Any,
     return rnp.reshape(x, (math.prod(batch), *rest)), batch
 
 
-def _check_features(name: str, x: Any, wanted: int, count: int) -> None:
+def check_features(name: str, x: Any, wanted: int, count: int) -> None:
     """Raise unless the last axis has the features that a layer takes."""
     if x.ndim < count + 1 or x.shape[-1] == wanted:
         return
@@ -162,7 +162,7 @@ class Conv(Module):
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
         x, weight = map(as_tensor, promote_operands(x, self.weight))
-        _check_features("Conv", x, weight.shape[-2] * self.groups, len(self.stride))
+        check_features("Conv", x, weight.shape[-2] * self.groups, len(self.stride))
         x, batch = _with_one_batch_axis("Conv", x, len(self.stride))
         y = lax.conv_general_dilated(
             x,
@@ -216,7 +216,7 @@ class ConvTranspose(Module):
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
         x, weight = map(as_tensor, promote_operands(x, self.weight))
-        _check_features("ConvTranspose", x, weight.shape[-2], len(self.stride))
+        check_features("ConvTranspose", x, weight.shape[-2], len(self.stride))
         x, batch = _with_one_batch_axis("ConvTranspose", x, len(self.stride))
         y = lax.conv_transpose(
             x,
