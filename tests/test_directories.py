@@ -59,7 +59,7 @@ def exported(path: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("root", [root for root in ROOTS if root != "rlx.nn"])
+@pytest.mark.parametrize("root", ROOTS)
 def test_editors_know_every_name(root):
     path = module_of(root).__file__
     missing = {n for n in dir(module_of(root)) if n not in exported(path)}

@@ -6,74 +6,115 @@ recurrent layers in `recurrent.py`, blocks of transformers in `transformer.py`.
 """
 
 from ..ir.lazy import listed as _listed
-from . import functional, initializers, losses
-from .attention import dot_product_attention
-from .conv import AvgPool, Conv, ConvTranspose, MaxPool, avg_pool, max_pool, min_pool
+from . import functional as functional, initializers as initializers, losses as losses
+from .attention import dot_product_attention as dot_product_attention
+from .conv import (
+    AvgPool as AvgPool,
+    Conv as Conv,
+    ConvTranspose as ConvTranspose,
+    MaxPool as MaxPool,
+    avg_pool as avg_pool,
+    max_pool as max_pool,
+    min_pool as min_pool,
+)
 from .filters import (
-    combine,
-    filter,
-    is_array,
-    is_inexact_array,
-    is_parameter,
-    partition,
-    tree_at,
+    combine as combine,
+    filter as filter,
+    is_array as is_array,
+    is_inexact_array as is_inexact_array,
+    is_parameter as is_parameter,
+    partition as partition,
+    tree_at as tree_at,
 )
 from .functional import (
-    celu,
-    elu,
-    gelu,
-    get_scaled_dot_general_config,
-    glu,
-    hard_sigmoid,
-    hard_silu,
-    hard_swish,
-    hard_tanh,
-    identity,
-    layer_norm,
-    leaky_relu,
-    log1mexp,
-    log_sigmoid,
-    log_softmax,
-    logmeanexp,
-    logsumexp,
-    mish,
-    one_hot,
-    relu,
-    relu6,
-    rms_norm,
-    scaled_dot_general,
-    scaled_matmul,
-    selu,
-    sigmoid,
-    silu,
-    soft_sign,
-    softmax,
-    softplus,
-    sparse_plus,
-    sparse_sigmoid,
-    squareplus,
-    standardize,
-    swish,
-    tanh,
+    celu as celu,
+    elu as elu,
+    gelu as gelu,
+    get_scaled_dot_general_config as get_scaled_dot_general_config,
+    glu as glu,
+    hard_sigmoid as hard_sigmoid,
+    hard_silu as hard_silu,
+    hard_swish as hard_swish,
+    hard_tanh as hard_tanh,
+    identity as identity,
+    layer_norm as layer_norm,
+    leaky_relu as leaky_relu,
+    log1mexp as log1mexp,
+    log_sigmoid as log_sigmoid,
+    log_softmax as log_softmax,
+    logmeanexp as logmeanexp,
+    logsumexp as logsumexp,
+    mish as mish,
+    one_hot as one_hot,
+    relu as relu,
+    relu6 as relu6,
+    rms_norm as rms_norm,
+    scaled_dot_general as scaled_dot_general,
+    scaled_matmul as scaled_matmul,
+    selu as selu,
+    sigmoid as sigmoid,
+    silu as silu,
+    soft_sign as soft_sign,
+    softmax as softmax,
+    softplus as softplus,
+    sparse_plus as sparse_plus,
+    sparse_sigmoid as sparse_sigmoid,
+    squareplus as squareplus,
+    standardize as standardize,
+    swish as swish,
+    tanh as tanh,
 )
-from .layers import MLP, Dropout, Embedding, Lambda, LayerNorm, Linear, RMSNorm, Sequential
-from .module import Module, field
-from .norms import BatchNorm, GroupNorm, InstanceNorm
-from .quantization import dequantize, fake_quantize, quantization_scale, quantize
-from .recurrent import GRU, LSTM, RNN, Bidirectional, GRUCell, LSTMCell, SimpleRNNCell
-from .state import inference, latest, update_state, with_state
-from .text import summary
+from .layers import (
+    MLP as MLP,
+    Dropout as Dropout,
+    Embedding as Embedding,
+    Lambda as Lambda,
+    LayerNorm as LayerNorm,
+    Linear as Linear,
+    RMSNorm as RMSNorm,
+    Sequential as Sequential,
+)
+from .module import Module as Module, field as field
+from .norms import BatchNorm as BatchNorm, GroupNorm as GroupNorm, InstanceNorm as InstanceNorm
+from .quantization import (
+    dequantize as dequantize,
+    fake_quantize as fake_quantize,
+    quantization_scale as quantization_scale,
+    quantize as quantize,
+)
+from .recurrent import (
+    GRU as GRU,
+    LSTM as LSTM,
+    RNN as RNN,
+    Bidirectional as Bidirectional,
+    GRUCell as GRUCell,
+    LSTMCell as LSTMCell,
+    SimpleRNNCell as SimpleRNNCell,
+)
+from .state import (
+    inference as inference,
+    latest as latest,
+    update_state as update_state,
+    with_state as with_state,
+)
+from .text import summary as summary
 from .transformer import (
-    KVCache,
-    MultiHeadAttention,
-    TransformerDecoderLayer,
-    TransformerEncoderLayer,
-    alibi_slopes,
-    rotary_embedding,
+    KVCache as KVCache,
+    MultiHeadAttention as MultiHeadAttention,
+    TransformerDecoderLayer as TransformerDecoderLayer,
+    TransformerEncoderLayer as TransformerEncoderLayer,
+    alibi_slopes as alibi_slopes,
+    rotary_embedding as rotary_embedding,
 )
-from .wrappers import LoRA, Shared, SpectralNorm, WeightNorm, merge
+from .wrappers import (
+    LoRA as LoRA,
+    Shared as Shared,
+    SpectralNorm as SpectralNorm,
+    WeightNorm as WeightNorm,
+    merge as merge,
+)
 
-from ..ir.errors import with_advice  # isort: skip
+from ..ir.errors import with_advice as with_advice  # isort: skip
 
 __dir__ = _listed(__name__, "functional", "initializers", "losses")
 

@@ -11,22 +11,27 @@ import math
 from typing import Any
 
 from ... import numpy as rnp
-from ...ir.lazy import listed
-from ...trace.arguments import flag
-from ...trace.array_arguments import known_real
-from ...trace.axes import one_axis
-from ...transforms.custom import stop_gradient
-from ..functional import softplus
+from ...ir.lazy import listed as listed
+from ...trace.arguments import flag as flag
+from ...trace.array_arguments import known_real as known_real
+from ...trace.axes import one_axis as one_axis
+from ...transforms.custom import stop_gradient as stop_gradient
+from ..functional import softplus as softplus
 from .classes import (
-    binary_cross_entropy,
-    cross_entropy,
-    ctc,
-    hinge,
-    nll,
-    sigmoid_focal,
-    softmax_focal,
+    binary_cross_entropy as binary_cross_entropy,
+    cross_entropy as cross_entropy,
+    ctc as ctc,
+    hinge as hinge,
+    nll as nll,
+    sigmoid_focal as sigmoid_focal,
+    softmax_focal as softmax_focal,
 )
-from .reduction import of_all, of_both, positive, reduced
+from .reduction import (
+    of_all as of_all,
+    of_both as of_both,
+    positive as positive,
+    reduced as reduced,
+)
 
 __all__ = [
     "binary_cross_entropy",
