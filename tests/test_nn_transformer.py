@@ -201,3 +201,14 @@ def test_wrong_arguments_say_what_to_do():
         with pytest.raises(RlxError) as error:
             wrong()
         assert error.value.fix
+
+
+def test_a_cache_that_is_full_says_so():
+    layer = rlx.nn.MultiHeadAttention(8, 2, key=rlx.random.key(0))
+    x = rnp.ones((1, 3, 8))
+    _, cache = layer(x, cache=layer.initial_cache(1, 5))
+    with pytest.raises(rlx.BoundsError, match="the cache has room for 5 times, not 6") as caught:
+        layer(x, cache=cache)
+    assert caught.value.fix == "make a longer one: layer.initial_cache(batch, longest)"
+    with rlx.config.using(checks=True), pytest.raises(rlx.BoundsError, match="not 6"):
+        rlx.block_until_ready(rlx.jit(lambda cache: layer(x, cache=cache))(cache))

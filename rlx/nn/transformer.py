@@ -9,11 +9,16 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
+import numpy as np
+
 from .. import lax, numpy as rnp, random
-from ..ir.errors import ArgumentError, ShapeError
+from ..ir.errors import ArgumentError, BoundsError, ShapeError
+from ..ir.ops.custom import Rule
+from ..ir.source import user_source
 from ..trace.apply import as_tensor
 from ..trace.arguments import callable_of, choice, count_of, flag
 from ..trace.array_arguments import known_real
+from ..trace.index.items import check_ends
 from ..trace.promotion import convert
 from . import initializers
 from .attention import dot_product_attention
@@ -173,6 +178,7 @@ class MultiHeadAttention(Module):
         if self.position == "rope":
             q, k = rotary_embedding(q, places), rotary_embedding(k, places)
         if cache is not None:
+            _check_room(start + x.shape[1], cache.key.shape[1])
             k, v = (
                 lax.dynamic_update_slice_in_dim(old, convert(new, old.dtype), start, axis=1)
                 for old, new in ((cache.key, k), (cache.value, v))
@@ -184,7 +190,11 @@ class MultiHeadAttention(Module):
         return y if cache is None else (y, cache)
 
     def initial_cache(self, batch: int, longest: int) -> KVCache:
-        """An empty cache for so many sequences and times."""
+        """An empty cache for so many sequences and times.
+
+        More times than `longest` are a `BoundsError` outside of `jit`, and in it with `RLX_CHECKS`;
+        without it the last ones are overwritten.
+        """
         size = self.query.weight.shape[1] // self.heads
         zeros = rnp.zeros((batch, longest, self.kv_heads, size), self.key.weight.dtype)
         return KVCache(zeros, zeros, rnp.zeros((), "int32"))
@@ -226,6 +236,21 @@ class MultiHeadAttention(Module):
         scores = scores if mask is None else rnp.where(mask, scores, -1e30)
         weights = self.dropout(softmax(scores), key=key)
         return rnp.einsum("bhts,bshd->bthd", weights, v)
+
+
+def _check_room(count: Any, longest: Any) -> None:
+    """Raise a `BoundsError` for times that a cache has no place for, where they are known."""
+    where = str(user_source())
+
+    def look(low: np.ndarray, high: np.ndarray, longest: Any = longest) -> None:
+        if high > longest:
+            raise BoundsError(
+                f"MultiHeadAttention: the cache has room for {int(longest)} times, not {int(high)}",
+                where=where,
+                fix="make a longer one: layer.initial_cache(batch, longest)",
+            )
+
+    check_ends(count, longest, Rule(look, ("MultiHeadAttention: cache", where, longest)))
 
 
 @final
