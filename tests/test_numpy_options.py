@@ -133,3 +133,9 @@ def test_one_element_is_mirrored_as_numpy_does(mode, shape):
     for kind in ("odd", "even"):
         wanted = np.pad(x, 3, mode, reflect_type=kind)
         np.testing.assert_array_equal(rnp.pad(x, 3, mode, reflect_type=kind), wanted)
+
+
+def test_a_keyword_that_is_none_is_told_of_the_function_that_was_called():
+    for name in ("std", "nanstd", "var", "nanvar"):
+        with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword"):
+            getattr(rnp, name)(np.ones(3), k=1)

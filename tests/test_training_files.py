@@ -185,3 +185,41 @@ def test_a_killed_training_ends_with_the_same_bits(tmp_path):
     """KILLS=20 in the environment kills it that often."""
     whole = trained(tmp_path / "whole", 0)
     assert trained(tmp_path / "killed", KILLS) == whole
+
+
+def test_what_is_no_checkpoint_is_no_step(tmp_path):
+    kept = rlx.io.Checkpoints(tmp_path)
+    kept.save(3, {"w": np.ones(2, "f4")})
+    kept.wait()
+    for name in ("step_5.safetensors", "step_" + 8 * chr(0x667) + ".safetensors"):
+        (tmp_path / name).write_bytes(kept.path(3).read_bytes())
+    (tmp_path / "step_00000009.safetensors").mkdir()
+    assert kept.steps() == [3] and kept.latest() == 3
+    assert kept.restore({"w": np.zeros(2, "f4")})["w"].tolist() == [1, 1]
+
+
+def test_a_checkpoint_of_another_structure_says_how_to_load_it(tmp_path):
+    kept = rlx.io.Checkpoints(tmp_path)
+    kept.save(0, {"w": np.ones(2, "f4")})
+    with pytest.raises(rlx.StructureError, match="restore: 2 names") as caught:
+        kept.restore({"v": np.ones(2, "f4")})
+    assert "strict=False" in caught.value.fix and "rename" not in caught.value.fix
+
+
+def test_a_directory_that_cannot_be_made_is_an_error_of_rlx(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(rlx.FileAccessError, match="cannot write"):
+        kept = rlx.io.Checkpoints(tmp_path / "file")
+        kept.save(0, {"w": np.ones(2, "f4")})
+        kept.wait()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="rights are POSIX's")
+def test_files_have_the_rights_of_new_files_and_keep_their_own(tmp_path):
+    plain, saved = tmp_path / "plain", tmp_path / "a.safetensors"
+    plain.touch()
+    rlx.save(saved, {"w": np.ones(2, "f4")})
+    assert saved.stat().st_mode == plain.stat().st_mode
+    saved.chmod(0o640)
+    rlx.save(saved, {"w": np.zeros(2, "f4")})
+    assert saved.stat().st_mode & 0o777 == 0o640

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.errors import AttributeValueError, FileFormatError, FileMissingError
-from ..ir.files import as_path, naming
+from ..ir.files import as_path, naming, reaching
 from ..trace.arguments import count_of, flag
 from .contents import Contents, mapped, refuse
 from .files import Table, checksum, collected, write
 from .filling import filled, misfit
 from .safetensors_files import read_safetensors
 
-NAME = re.compile(r"step_(\d+)\.safetensors")
+NAME = re.compile(r"step_([0-9]{8,})\.safetensors")
 MOST_STEPS = 10**18
 
 
@@ -151,8 +151,9 @@ class Checkpoints:
     def _steps(self) -> list[int]:
         if not self._directory.is_dir():
             return []
-        names = (NAME.fullmatch(place.name) for place in self._directory.iterdir())
-        return sorted(int(name[1]) for name in names if name)
+        found = [(place, NAME.fullmatch(place.name)) for place in self._directory.iterdir()]
+        steps = [(place, int(name[1])) for place, name in found if name and place.is_file()]
+        return sorted(step for place, step in steps if place.name == self.path(step).name)
 
     def _contents(self, step: int) -> Contents:
         """What the file of a step holds, every bit as it was written."""
@@ -166,12 +167,18 @@ class Checkpoints:
         with naming(self.path(step)):
             tree, report = filled(self._contents(step), like, None, None)
         if not report.is_complete:
-            raise misfit(report)
+            raise misfit(
+                report,
+                "restore",
+                f"give `like` the structure it was saved with, or load what fits:\n"
+                f"rlx.load({str(self.path(step))!r}, like=..., strict=False)",
+            )
         return tree
 
     def _prepare(self, step: int) -> None:
         """Make the directory; remove what a killed process left, and damaged files of later."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        with reaching(self._directory, "write"):
+            self._directory.mkdir(parents=True, exist_ok=True)
         if self._is_first:
             for place in self._directory.glob(".step_*.partial"):
                 shutil.rmtree(place, ignore_errors=True)

@@ -304,7 +304,10 @@ def write(place: Path, arrays: Table, notes: Mapping[str, Any], metadata: Texts)
         folder = Path(tempfile.mkdtemp(".partial", f".{place.name}.", place.parent))
         try:
             made = folder / place.name
+            made.touch()  # with the rights of new files
+            rights = (place if place.exists() else made).stat().st_mode & 0o777
             (write_npz if is_npz else write_safetensors)(made, *table)
+            made.chmod(rights)
             _sync(made)
             os.replace(made, place)
             _sync(place.parent)

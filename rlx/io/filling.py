@@ -100,15 +100,16 @@ def filled(contents: Contents, like: Any, only: Only, rename: Rename) -> tuple[A
     return pytree.unflatten(structure, leaves), report
 
 
-def misfit(report: LoadReport) -> StructureError:
+def misfit(report: LoadReport, deed: str = "load", fix: str | None = None) -> StructureError:
     """The error for a tree that a file does not fit."""
     lines = report.lines()
     more = [f"... and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
     renamed = {old: new for new, old in list(report.renamed().items())[:MOST_RENAMED]}
     return StructureError(
-        f"load: {len(lines)} names of the file and of the tree do not fit",
+        f"{deed}: {len(lines)} names of the file and of the tree do not fit",
         notes=[*lines[:MOST_LINES], *more],
-        fix=(f"rename={renamed},\n" if renamed else "")
+        fix=fix
+        or (f"rename={renamed},\n" if renamed else "")
         + "only=[...] to load a part, or strict=False to keep what the tree has\n"
         "there and get a report",
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from .arithmetic import conj, real, square
 from .contraction import matmul
 from .creation import diagonal
 from .elementwise import (
-    Function,
     Tensor,
     divide,
     maximum,
@@ -152,15 +150,21 @@ def var(
     return convert(divide(total, maximum(count - ddof, 0)), result)
 
 
-def _root_of(variance: Function, name: str, doc: str) -> Function:
-    @functools.wraps(variance)
-    def function(*args: Any, **keywords: Any) -> Any:
-        return sqrt(variance(*args, **keywords))
-
-    return cast(Function, named(function, name, doc))
-
-
-std = eager(_root_of(var, "std", "The standard deviation over axes: the square root of `var`."))
+@eager
+def std(
+    a: Tensor,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Tensor | None = None,
+    *,
+    mean: Tensor | None = None,
+    correction: float | None = None,
+) -> Any:
+    """The standard deviation over axes: the square root of `var`."""
+    return sqrt(var(a, axis, dtype, out, ddof, keepdims, where, mean=mean, correction=correction))
 
 
 # -- without NaN --------------------------------------------------------------------------------
@@ -268,7 +272,18 @@ def nanvar(
     return var(a, axis, dtype, out, ddof, keepdims, _where_not_nan(a, where), mean=mean)
 
 
-nanstd = _root_of(nanvar, "nanstd", "The standard deviation over axes, ignoring NaNs.")
+def nanstd(
+    a: Tensor,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Tensor | None = None,
+    mean: Tensor | None = None,
+) -> Any:
+    """The standard deviation over axes, ignoring NaNs."""
+    return sqrt(nanvar(a, axis, dtype, out, ddof, keepdims, where, mean=mean))
 
 
 def nancumsum(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
