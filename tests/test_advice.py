@@ -111,7 +111,7 @@ def test_every_keyword_in_a_fix_is_one_of_a_function():
     for home in homes:
         for fn in (getattr(home, name) for name in dir(home)):
             if callable(fn):
-                known |= parameters(fn) | parameters(getattr(fn, "__call__", None))  # noqa: B004
+                known |= parameters(fn) | parameters(getattr(fn, "__call__", None))  # noqa: B004 (what it takes)
     named = [
         (place, name)
         for place, text, is_fix in texts()

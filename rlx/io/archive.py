@@ -20,6 +20,7 @@ from ..ir.errors import AttributeValueError
 from ..ir.types import DTYPES, NAMES
 from ..numpy.files import known_dtype
 from .contents import (
+    METADATA,
     ROOM,
     Contents,
     Entry,
@@ -36,7 +37,6 @@ CENTRAL, LOCAL = struct.Struct("<4s6H3I5H2I"), struct.Struct("<4s5H3I2H")
 MOST_COMMENT, PER_MEMBER = 1 << 16, 600
 MOST_HEAD = 1 << 14  # bytes that say what an array is
 STORED, DEFLATED, IN_UTF8, ENCRYPTED = 0, 8, 0x800, 1
-METADATA = "__metadata__"
 HEADER = re.compile(
     rb"\{'descr': '([<>|=]?[biufcV]\d{1,2})', 'fortran_order': (True|False), "
     rb"'shape': \(([\d, ]*)\),? *\}\s*"

@@ -19,7 +19,7 @@ from .filling import filled, misfit
 from .safetensors_files import read_safetensors
 
 NAME = re.compile(r"step_([0-9]{8,})\.safetensors")
-MOST_STEPS = 10**18
+GREATEST_STEP = 10**18
 
 
 class Checkpoints:
@@ -68,7 +68,7 @@ class Checkpoints:
         before the newest one is an error, unless that is damaged: `restore` would not find it.
         """
         self.wait()
-        step = count_of("Checkpoints.save: step", step, 0, MOST_STEPS)
+        step = count_of("Checkpoints.save: step", step, 0, GREATEST_STEP)
         arrays, notes = collected(state)
         self._prepare(step)
         if not self._is_asynchronous:
@@ -116,7 +116,7 @@ class Checkpoints:
         """
         steps = self.steps()
         if step is not None:
-            step = count_of("Checkpoints.restore: step", step, 0, MOST_STEPS)
+            step = count_of("Checkpoints.restore: step", step, 0, GREATEST_STEP)
         if not steps or (step is not None and step not in steps):
             wanted = "no checkpoint" if step is None else f"no checkpoint of step {step}"
             there = f"the steps are {', '.join(map(str, steps[-10:]))}" if steps else "save one"
@@ -198,7 +198,7 @@ class Checkpoints:
     def _write_aside(self, step: int, arrays: Table, notes: dict[str, Any]) -> None:
         try:
             self._write(step, arrays, notes)
-        except BaseException as error:
+        except BaseException as error:  # raised by the next `wait`, in the thread of the user
             self._error = error
 
     def _write(self, step: int, arrays: Table, notes: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ import mmap
 import os
 from collections.abc import Callable, Mapping
 from os import PathLike
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -21,6 +22,7 @@ from ..ir.files import as_path, reaching
 from ..ir.types import DTYPES, MOST_STEPS, Type
 
 FIX = "copy the file again, or write it anew with rlx.save"
+METADATA = "__metadata__"  # the name of what is said of a file, which no array has
 ROOM = 48 << 20  # bytes beside the file's size
 PER_MARK, PER_LETTER = 96, 8  # bytes that parsed JSON takes at most, as measured
 MOST_AXES = 64  # of NumPy
@@ -50,8 +52,8 @@ class Contents(NamedTuple):
     entries: dict[str, Entry]
     metadata: dict[str, str]
     budget: int
-    tied: dict[str, str] = {}  # noqa: RUF012
-    static: dict[str, Any] = {}  # noqa: RUF012
+    tied: Mapping[str, str] = MappingProxyType({})
+    static: Mapping[str, Any] = MappingProxyType({})
     checksum: int | None = None
 
 

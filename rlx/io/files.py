@@ -21,8 +21,8 @@ from ..ir.types import DTYPES, Type, as_dtype
 from ..trace.arguments import choice, flag, shown, wrong
 from ..trace.array import Array, new_array
 from ..trace.host import to_numpy
-from .archive import METADATA, read_npz, write_npz
-from .contents import NOTES, PYTHON, Contents, mapped
+from .archive import read_npz, write_npz
+from .contents import METADATA, NOTES, PYTHON, Contents, mapped
 from .filling import LoadReport, Only, Rename, filled, misfit, values
 from .names import named_leaves, nested, static_fields
 from .safetensors_files import read_safetensors, safetensors_bytes, write_safetensors

@@ -16,6 +16,7 @@ import numpy as np
 from ..ir.errors import ArgumentError
 from ..ir.types import DTYPES
 from .contents import (
+    METADATA,
     ROOM,
     Contents,
     Entry,
@@ -27,7 +28,6 @@ from .contents import (
     with_notes,
 )
 
-METADATA = "__metadata__"
 DTYPE_NAMES = {
     "BOOL": "bool",
     "I8": "int8",

@@ -329,26 +329,32 @@ def _stack(
     return tuple(made)
 
 
-def _run_stack(
-    layers: tuple[Any, ...], dropout: Dropout, x: Any, state: Any, lengths: Any, key: Any
-) -> tuple[Any, Any]:
-    given = (None,) * len(layers) if state is None else tuple(state)
-    if len(given) != len(layers):
-        raise ArgumentError(
-            f"{len(given)} states for {len(layers)} layers",
-            fix="give one state for each layer, as the result has them",
-        )
-    states: list[Any] = []
-    for i, (layer, before) in enumerate(zip(layers, given, strict=True)):
-        if i:
-            x = dropout(x, key=None if key is None else random.fold_in(key, i))
-        x, after = layer(x, before, lengths=lengths)
-        states.append(after)
-    return x, tuple(states)
+class _Stacked(Module):
+    """Recurrent layers one above the other, with dropout between them."""
+
+    layers: tuple[Any, ...]
+    dropout: Dropout
+
+    def __call__(
+        self, x: Any, state: Any = None, *, lengths: Any = None, key: Any = None
+    ) -> tuple[Any, Any]:
+        given = (None,) * len(self.layers) if state is None else tuple(state)
+        if len(given) != len(self.layers):
+            raise ArgumentError(
+                f"{len(given)} states for {len(self.layers)} layers",
+                fix="give one state for each layer, as the result has them",
+            )
+        states: list[Any] = []
+        for i, (layer, before) in enumerate(zip(self.layers, given, strict=True)):
+            if i:
+                x = self.dropout(x, key=None if key is None else random.fold_in(key, i))
+            x, after = layer(x, before, lengths=lengths)
+            states.append(after)
+        return x, tuple(states)
 
 
 @final
-class LSTM(Module):
+class LSTM(_Stacked):
     """Long short-term memory over sequences.
 
     `f32[..., time, in] → f32[..., time, size], states`. `layers` lie one above the other, with
@@ -361,9 +367,6 @@ class LSTM(Module):
     >>> y.shape, bool((y[:, -1] == h).all())
     ((2, 5, 4), True)
     """
-
-    layers: tuple[Any, ...]
-    dropout: Dropout
 
     def __init__(
         self,
@@ -385,14 +388,9 @@ class LSTM(Module):
         self.layers = _stack("LSTM", cell, (in_size, size), layers, is_double, key)
         self.dropout = Dropout(dropout, inference=inference)
 
-    def __call__(
-        self, x: Any, state: Any = None, *, lengths: Any = None, key: Any = None
-    ) -> tuple[Any, Any]:
-        return _run_stack(self.layers, self.dropout, x, state, lengths, key)
-
 
 @final
-class GRU(Module):
+class GRU(_Stacked):
     """Gated recurrent units over sequences.
 
     `f32[..., time, in] → f32[..., time, size], states`. The arguments are those of `LSTM`; a state
@@ -403,9 +401,6 @@ class GRU(Module):
     >>> y.shape, forward.shape
     ((2, 5, 8), (2, 4))
     """
-
-    layers: tuple[Any, ...]
-    dropout: Dropout
 
     def __init__(
         self,
@@ -426,11 +421,6 @@ class GRU(Module):
         is_double = flag("GRU: bidirectional", bidirectional)
         self.layers = _stack("GRU", cell, (in_size, size), layers, is_double, key)
         self.dropout = Dropout(dropout, inference=inference)
-
-    def __call__(
-        self, x: Any, state: Any = None, *, lengths: Any = None, key: Any = None
-    ) -> tuple[Any, Any]:
-        return _run_stack(self.layers, self.dropout, x, state, lengths, key)
 
 
 # -- checks ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, cast, final
 
 from ..ir.builder import current
 from ..ir.errors import ArgumentError, LeakedTracerError, RlxError, StructureError
@@ -102,7 +102,7 @@ def latest(layer: Layer) -> Layer:
     """
     collector = _of(layer)
     found = None if collector is None else collector.latest.get(id(layer))
-    return layer if found is None else found[1]  # type: ignore[return-value]
+    return layer if found is None else cast(Layer, found[1])  # of the class of the layer
 
 
 def update_state(layer: Module, **values: Any) -> None:

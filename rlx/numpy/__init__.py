@@ -52,7 +52,7 @@ from .arithmetic import (
     square as square,
     trunc as trunc,
 )
-from .constants import *  # noqa: F403
+from .constants import *  # noqa: F403 (what its `__all__` lists)
 from .creation import (
     arange as arange,
     array as array,
