@@ -19,16 +19,14 @@ OUTSIDE = ("input", "output", "constant")  # what is touched once in a run, with
 
 @record
 class StepCost:
-    """The cost of a step, counted for one of the `times` that it runs in a call.
+    """The cost of one execution of a step.
 
-    The kinds of work are `additions` (simple instructions, in units of one), `series`
-    (transcendental ones, in the same units), `gather` (numbers read at computed places),
-    `strided` (not side by side), and what nests of loops do beside: operations of a `product
-    float32`, numbers of a `scan`, comparisons of a `sort`, operations of `direct` and
-    `iterative` factorizations.
+    The kinds of work are `additions` (simple instructions), `series` (transcendental functions, in
+    simple instructions), `gather` (elements read at computed indices), `strided` (not contiguous
+    ones), and those of loop nests: see `Nest.kind`.
     """
 
-    times: float = 1.0
+    times: float = 1.0  # executions in a call
     work: Mapping[str, float] = field(default_factory=dict)  # by its kind
     nbytes: float = 0.0  # read and written
     far: float = 0.0  # of these, in arrays that the program was given or makes
@@ -36,10 +34,10 @@ class StepCost:
 
 
 def step_costs(program: Program, times: float = 1.0) -> list[StepCost]:
-    """The cost of each step, nested programs counted as often as they run.
+    """The cost of each step, those of nested programs included.
 
-    Of branches the dearest counts, of a `while` loop one round, of the parts of a loop one, as they
-    run at once. A symbolic size counts as a likely number.
+    Of branches the dearest counts, of a `while` loop one iteration, of a loop's parallel parts one.
+    A symbolic size counts as a likely number.
     """
     outside = (*program.inputs, *program.outputs, *program.constants)
     within = float(sum(likely(b.nbytes) for b in outside) + likely(program.arena_bytes))
@@ -70,9 +68,9 @@ def has_while(step: Step) -> bool:
 def work(program: Program) -> tuple[int, int]:
     """Scalar instructions of one run, and bytes that its steps read and write.
 
-    A product of matrices has two instructions for each pair of numbers; a tanh counts as one. Of
-    branches the dearest counts; a `while` loop counts one round; a library call what its room says.
-    A symbolic size counts as a likely number.
+    A multiply-add counts as two instructions, a tanh as one. Of branches the dearest counts, of a
+    `while` loop one iteration, of a library call what its op says. A symbolic size counts as a
+    likely number.
     """
     flops = moved = 0
     for step in program.steps:

@@ -155,10 +155,7 @@ class _Work:
         return node.op.apply(given, attrs)
 
     def _widest(self, values: Any) -> np.dtype:
-        """The widest dtype among values.
-
-        A value that depends on no parameter counts only if the others' dtype cannot hold it.
-        """
+        """The widest dtype among values; it must hold those that depend on no parameter."""
         values = list(values)
         dtypes = [x.dtype for x in values if x in self.owned] or [x.dtype for x in values]
         widest = functools.reduce(promote, dtypes)

@@ -21,37 +21,25 @@ class Target:
     """The capabilities of a device that lowering depends on."""
 
     name: str
-    # composite ops that it takes whole
-    wants: frozenset[str] = frozenset()
-    # dtypes that its memory can hold, and those it computes with
-    stored: frozenset[str] = frozenset(DTYPES)
-    native: frozenset[str] = frozenset((*NUMBERS, *FLOATS))
+    wants: frozenset[str] = frozenset()  # composite ops that it takes whole
+    stored: frozenset[str] = frozenset(DTYPES)  # dtypes that its memory can hold
+    native: frozenset[str] = frozenset((*NUMBERS, *FLOATS))  # dtypes that it computes with
     # dtypes with arithmetic in a wider one, rounded after each instruction
     widened: Mapping[str, str] = field(default_factory=lambda: dict(HALVES))
-    # whether ops that it cannot render run as their NumPy references
-    has_library: bool = True
+    has_library: bool = True  # whether ops that it cannot render run as their NumPy references
     # dtypes of matrix products
     contracted: frozenset[str] = frozenset((*FLOATS, "int32", "int64", "uint32", "uint64"))
-    # float32 numbers in a vector register
-    lanes: int = 16
-    # memory of a thread for one row of a `RowGroup` step; 0: the renderer knows no local buffers
-    local_bytes: int = 0
-    # the largest k of a top k that needs no library, and whether sorts need none
-    most_ranked: int = 0
-    has_sort: bool = False
-    # whether it knows `Carry.in_place`
-    in_place_carries: bool = False
-    # whether one program runs for all sizes
-    has_symbolic_sizes: bool = True
-    # whether matrix products read windows and other views of their operands without a copy
-    computes_operands: bool = True
-    # whether it knows the step `Chain`, shared by so many threads, and loops in parts
-    has_chains: bool = False
-    # whether the order of a sum must not depend on how many such sums there are
-    batch_invariant: bool = False
-    # how long code generation may take: "fast", "auto" or "max"
-    tier: str = "auto"
-    threads: int = 1
+    lanes: int = 16  # of a float32 vector register
+    local_bytes: int = 0  # for the local buffers of a `RowGroup`; 0 if it has no such memory
+    most_ranked: int = 0  # the largest k of a top k that needs no library
+    has_sort: bool = False  # whether sorts need no library
+    in_place_carries: bool = False  # whether it knows `Carry.in_place`
+    has_symbolic_sizes: bool = True  # whether one program runs for all sizes
+    computes_operands: bool = True  # whether products read windows of operands without a copy
+    has_chains: bool = False  # whether it knows the step `Chain`, and loops in parts
+    batch_invariant: bool = False  # whether the order of a sum is the same for any batch size
+    tier: str = "auto"  # how long code generation may take: "fast", "auto" or "max"
+    threads: int = 1  # that share a chain or a loop
 
     def computes(self, dtype: np.dtype) -> bool:
         """Whether kernels may load, compute with and store this dtype."""

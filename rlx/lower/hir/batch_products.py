@@ -51,15 +51,12 @@ def batch_products(graph: Graph) -> Graph:
 
 @record
 class _Moved:
-    """A product that leaves a loop, and its path to the result of the body at `place`.
+    """A product that leaves a loop."""
 
-    For a carried sum, `add` is the node that adds the product to it.
-    """
-
-    place: int
+    place: int  # of a result of the loop's body
     product: Node
-    path: list[Node]
-    add: Node | None = None
+    path: list[Node]  # from the product to this result
+    add: Node | None = None  # adds the product to a carried sum
 
 
 class _Products:

@@ -78,17 +78,13 @@ def copy_into(node: Node, table: dict[Value, Value]) -> None:
 
 @record(frozen=False)
 class Repeated:
-    """A loop of a known number of rounds, taken apart into operands and body.
-
-    The operands are values of the current graph. The body's results are the carried values, then
-    what is stacked.
-    """
+    """A loop of known trip count; its operands are values of the current graph."""
 
     node: Node
-    body: Graph
+    body: Graph  # gives the carried values, then a row of each stacked result
     constants: list[Value]
     carry: list[Value]
-    rows: list[Value]
+    rows: list[Value]  # arrays of which each iteration takes a row
 
     @classmethod
     def of(cls, node: Node, operands: Sequence[Value], body: Graph) -> Repeated:
@@ -121,10 +117,7 @@ def rebuilt(
     params: Sequence[Value],
     results: Sequence[Value],
 ) -> Graph:
-    """Cut a graph out of the body, between some of its values.
-
-    Values that become parameters are not computed any more, and dead code is left out.
-    """
+    """Cut a graph out of the body, between some of its values; dead code is left out."""
     live = live_nodes(body, results, set(params))
 
     def run(*xs: Value) -> list[Value]:
@@ -202,10 +195,7 @@ class _Invariants:
         return body, [table[x] for x in (*params, *given)]
 
     def _find(self) -> None:
-        """Find invariant nodes, with the cost of each result in the loop.
-
-        A cost is that of one element, roughly, and the loop constants that it depends on.
-        """
+        """Find invariant nodes, and for each result its cost and its loop constants."""
         params = self.graph.params[: len(self.operands)]
         self.costs = {param: (0.0, frozenset([param])) for param in params}
         for node in self.graph.nodes:
@@ -265,7 +255,7 @@ def _changed(graph: Graph, change: Callable[[Repeated], Sequence[Value]]) -> Gra
 def _shared(loop: Repeated, constant_rows: dict[Value, Value]) -> list[Value]:
     """Record a loop with constant rows as constants, and equal stacks merged.
 
-    `constant_rows` has for values of the current graph what each of their rows is.
+    `constant_rows` maps arrays of equal rows to such a row.
     """
     rows = list(zip(loop.row_params, loop.rows, strict=True))
     fixed = [(param, row) for param, row in rows if row in constant_rows]

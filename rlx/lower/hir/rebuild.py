@@ -58,11 +58,9 @@ def _changed(attr: Any, change: Callable[[Graph], Graph]) -> Any:
 
 
 def drop_dead(graph: Graph) -> Graph:
-    """Dead-code elimination, in nested graphs too.
+    """Dead-code elimination, in nested graphs too; nodes with an effect stay.
 
     before: `a = sin(x); b = cos(x); return b`; after: `b = cos(x); return b`.
-
-    Nodes with an effect stay.
     """
     return rebuild(graph, lambda node, operands: again(node, operands, drop_dead))
 
@@ -71,9 +69,7 @@ def drop_dead(graph: Graph) -> Graph:
 
 
 def dedupe(graph: Graph) -> Graph:
-    """Common subexpression elimination: compute equal nodes once.
-
-    Nodes are equal if they have the same op, operands and attributes.
+    """Common subexpression elimination: merge nodes of equal op, operands and attributes.
 
     before: `a = sin(x); b = sin(x); c = add(a, b)`; after: `a = sin(x); c = add(a, a)`. Ops with
     the rule `calls_python` are left alone, and so are calls with the attribute `recompute`.

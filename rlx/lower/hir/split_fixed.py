@@ -14,15 +14,11 @@ from .rebuild import dedupe
 
 @record
 class Parts:
-    """A graph split into an early part that runs once and a late one for each call.
+    """A graph split into a part that runs once and one that runs in each call."""
 
-    `early` takes the fixed parameters. `late` takes the others, then those fixed ones whose places
-    are `kept`, then the results of `early`.
-    """
-
-    early: Graph
-    late: Graph
-    kept: tuple[int, ...]
+    early: Graph  # takes the fixed parameters
+    late: Graph  # takes the others, the fixed ones of `kept`, then the results of `early`
+    kept: tuple[int, ...]  # numbers of fixed parameters
 
     @property
     def count(self) -> int:
@@ -55,10 +51,7 @@ def split_fixed(graph: Graph, fixed: Sequence[int], wants: Collection[str] = ())
 
 
 def _sources(graph: Graph, fixed: Sequence[Value]) -> dict[Value, frozenset[Value]]:
-    """For each value that depends on fixed parameters alone, which ones.
-
-    A constant depends on none.
-    """
+    """The parameters of each value that depends on fixed ones alone; none of a constant."""
     found = {param: frozenset([param]) for param in fixed}
     for node in graph.nodes:
         is_static = all(r.type.is_static for r in node.results)

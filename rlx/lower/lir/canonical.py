@@ -31,10 +31,7 @@ def canonical(step: Any) -> tuple[Hashable, list[Buffer]]:
 
 
 class _Writer:
-    """Writes a step as words of a key.
-
-    Buffers, variables and expressions are numbered as they come.
-    """
+    """Writes a step as words of a key; buffers, variables and expressions are numbered."""
 
     def __init__(self) -> None:
         self.words: list[Hashable] = []

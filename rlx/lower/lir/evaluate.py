@@ -147,10 +147,7 @@ def _copy(origin: np.ndarray, target: np.ndarray) -> None:
 
 
 class Grid:
-    """Evaluates expressions for all values of loop variables at once.
-
-    Each variable has an axis.
-    """
+    """Evaluates expressions for all values of loop variables at once, an axis for each."""
 
     def __init__(
         self,

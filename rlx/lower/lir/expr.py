@@ -140,18 +140,15 @@ class Apply(Expr):
 
 @record(frozen=False, eq=False)
 class Reduce(Expr):
-    """A reduction: `body` combined over all values of the variables in `loops`.
+    """A reduction of `body` over all values of the variables in `loops`, in any order.
 
-    It starts from `init`. `combine` is add, mul, max, min, and, or, xor. Order is free (the result
-    of a float sum may differ in rounding). Body, init and result have one dtype; sums of half
-    floats have already been widened to float32. Outer loop variables and those of `loops` may stand
-    in `body`.
+    Body, init and result have one dtype; sums of half floats are in float32.
     """
 
-    combine: str
+    combine: str  # add, mul, max, min, and, or, xor
     loops: tuple[Variable, ...]
-    init: Const
-    body: Expr
+    init: Const  # the accumulator's first value
+    body: Expr  # of these variables and those of the loops around it
 
     @property
     def operands(self) -> tuple[Expr, ...]:
@@ -166,15 +163,12 @@ class Reduce(Expr):
 
 @record(frozen=False, eq=False)
 class Guard(Expr):
-    """A guarded expression: `inside` where all conditions hold, else `outside`.
+    """A guarded expression: `inside` where all conditions hold, else `outside`."""
 
-    Conditions: `low <= index < high` for each of `bounds`, `index % step == 0` for each of
-    `steps`. Loads of `inside` may be out of their buffers elsewhere: they must not happen there
-    (branch, mask, split the loop, or clamp the place and select).
-    """
-
-    bounds: tuple[tuple[Index, Size, Size], ...]
-    steps: tuple[tuple[Index, int], ...]
+    bounds: tuple[tuple[Index, Size, Size], ...]  # the conditions low <= index < high
+    steps: tuple[tuple[Index, int], ...]  # the conditions index % step == 0
+    # its loads may be out of their buffers elsewhere: branch, mask, split the loop, or clamp the
+    # index and select
     inside: Expr
     outside: Expr
 

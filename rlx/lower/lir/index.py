@@ -30,10 +30,7 @@ _serial = itertools.count()
 
 @record(eq=False)
 class Variable:
-    """A loop variable: takes the values 0 to `extent - 1`.
-
-    Two are equal only if identical.
-    """
+    """A loop variable with the values 0 to `extent - 1`, compared by identity."""
 
     extent: Size
     serial: int = field(default_factory=_serial.__next__)

@@ -31,18 +31,15 @@ NEAR = 1 << 20  # bytes that stay in a cache while loops go over them again
 
 @record
 class Nest:
-    """A loop nest: its loops, and the expressions stored to `places` of buffers.
-
-    Beyond that they do so much (`count`) of a `kind` of work of their own: operations of a product
-    of a dtype, numbers of a scan, comparisons of a sort, operations of a "direct" or "iterative"
-    factorization.
-    """
+    """A loop nest, and the work that it does."""
 
     loops: tuple[Variable, ...]
     exprs: tuple[Expr, ...] = ()
-    places: tuple[tuple[Buffer, Index], ...] = ()
+    places: tuple[tuple[Buffer, Index], ...] = ()  # where it stores them
+    # of its other work: operations of "product float32" and so on or of a "direct" or "iterative"
+    # factorization, elements of a "scan", comparisons of a "sort"
     kind: str = ""
-    count: float = 0.0
+    count: float = 0.0  # of this kind of work
 
     @property
     def trips(self) -> int:
@@ -106,9 +103,8 @@ def _stored(
 def traffic(step: Step) -> Iterator[tuple[Buffer, int]]:
     """The buffers a step reads, those it writes, and how many bytes of each.
 
-    Of a buffer read or written number by number no more than the loops can reach: a lookup
-    reads some rows of a table. But what loops read again counts again, unless so little is read in
-    between that it stays in a cache; what several nests of a step read stays there.
+    No more counts than the loops can reach: a lookup reads some rows of a table. What loops read
+    again counts again unless it stays in a cache; what several nests of a step read stays there.
     """
     fetched: dict[Buffer, list[int]] = {}
     for nest in nests(step):

@@ -1,8 +1,8 @@
 """Loop programs: buffers, and the steps that fill them.
 
 A `Program` is run with pointers to its inputs, its outputs and an arena of `arena_bytes`. Every
-array is dense and row-major in its buffer, from its first element on. Steps run in order. Loops
-written `loops` are free of dependence: any order, any number of threads.
+array is dense and row-major in its buffer. Steps run in order. The `loops` of a step are parallel,
+outermost first, unless the step says otherwise.
 """
 
 from __future__ import annotations
@@ -33,18 +33,17 @@ class Buffer(Typed):
     """Memory for one array, compared by identity.
 
     The caller binds an `input` and an `output`, 64-byte aligned unless they are a slice of a loop's
-    array. A `temporary` lies in the arena, a `local` one in the block that each thread has for the
-    row it is at (see `RowGroup`). Either may lie where another one lies that is no longer needed:
-    at the least, where its kernel reads each element of the other one just before it stores its
-    own at the same index.
+    array. A `temporary` lies in the arena, a `local` one in the block of a thread (see `RowGroup`).
+    Either may share its memory with another whose last reader is the kernel that writes it: that
+    kernel loads each element just before it stores one at the same index.
     """
 
     name: str  # unique within its program
     type: Type
     kind: Kind
-    offset: Size | None = None  # bytes in the arena, 64-byte aligned, or in the block of the row
+    offset: Size | None = None  # bytes in the arena, 64-byte aligned, or in the thread's block
     array: np.ndarray | None = None  # of a constant
-    continues: Buffer | None = None  # the temporary whose place and numbers it takes over, uncopied
+    continues: Buffer | None = None  # a temporary whose memory and elements it takes over
     serial: int = field(default_factory=itertools.count().__next__)
 
     @property
@@ -59,12 +58,12 @@ class Buffer(Typed):
 
     @property
     def number_dtype(self) -> np.dtype:
-        """The dtype of what loads and stores take: a part of a complex element."""
+        """The dtype of the scalars that loads and stores take: parts of complex elements."""
         return REAL_PARTS.get(self.dtype, self.dtype)
 
     @property
     def count(self) -> int:
-        """How many numbers loads and stores can take: two for a complex element."""
+        """The number of scalars that loads and stores index: two for a complex element."""
         return 2 * self.size if self.dtype in REAL_PARTS else self.size
 
     def __repr__(self) -> str:
@@ -73,29 +72,22 @@ class Buffer(Typed):
 
 @record(eq=False)
 class Store:
-    """A store of `expr` at an offset of a buffer.
-
-    `expr` is of the buffer's dtype, the offset counted in elements. Of complex elements each part
-    counts: the imaginary part follows the real one.
-    """
+    """A store of a scalar at an index of a buffer."""
 
     buffer: Buffer
-    index: Index
-    expr: Expr
+    index: Index  # in elements; a complex one counts as two, its real and its imaginary part
+    expr: Expr  # of the buffer's dtype
 
 
 @record(eq=False)
 class Kernel:
     """A loop nest: for all values of the loop variables, do all stores.
 
-    Loops are outermost first; the last one is the contiguous one of the stores where there is
-    one. No loop has extent 1 or 0; none at all means one evaluation. Expressions may be shared
-    among the stores. No store's buffer is loaded by the kernel, except at the very same index
-    (then it is read before it is written).
+    A buffer that it stores to is loaded at the same index only, before the store.
     """
 
-    loops: tuple[Variable, ...]
-    stores: tuple[Store, ...]
+    loops: tuple[Variable, ...]  # extents above 1; the last is contiguous in the stores, if any is
+    stores: tuple[Store, ...]  # they may share expressions
     source: Source | None = None
 
     @lazy
@@ -107,39 +99,31 @@ class Kernel:
 
 @record(eq=False)
 class RowGroup:
-    """Fused kernels, which run one after another for each value of outer loops.
+    """Kernels fused under common outer loops, so that their temporaries stay in cache.
 
-    So their temporaries stay in cache. For each value of the variables in `loops` (parallel) the
-    `kernels` run in order, with their own loops inside. A kernel reads what an earlier one wrote
-    only at the same outer values.
-
-    The buffers `locals` live for one row: each thread needs a block of `local_bytes` (64-byte
-    aligned, on the stack for instance) that holds them. There are none unless the target offers
-    such blocks (`Target.local_bytes`).
+    In each iteration the kernels run in order. One reads what an earlier one wrote in the same
+    iteration only.
     """
 
     loops: tuple[Variable, ...]
-    kernels: tuple[Kernel, ...]
-    locals: tuple[Buffer, ...] = ()
-    local_bytes: int = 0
+    kernels: tuple[Kernel, ...]  # with their inner loops
+    locals: tuple[Buffer, ...] = ()  # alive in one iteration; none without `Target.local_bytes`
+    local_bytes: int = 0  # of the 64-byte aligned block that each thread needs for them
 
 
 @record(eq=False)
 class Scan:
-    """A running combination (prefix scan) along one loop.
+    """An inclusive prefix scan along one loop.
 
-    `along` is the last loop and runs in order, backwards if `reverse`.
-
-    The accumulator has the dtype of `expr` and starts with the first element; at each step
-    `accumulator = combine(accumulator, expr)` is converted to the buffer's dtype and stored at
-    `index`. `combine` is add, mul, max or min.
+    The accumulator starts with the first element. Each iteration sets it to
+    `combine(accumulator, expr)` and stores it in the buffer's dtype.
     """
 
     loops: tuple[Variable, ...]
-    along: Variable
-    reverse: bool
-    combine: str
-    expr: Expr
+    along: Variable  # the last loop, which runs in order
+    reverse: bool  # whether it runs backwards
+    combine: str  # add, mul, max or min
+    expr: Expr  # of the accumulator's dtype
     buffer: Buffer
     index: Index
     source: Source | None = None
@@ -147,76 +131,63 @@ class Scan:
 
 @record(eq=False)
 class TopK:
-    """Top k: the greatest of `expr` along one loop, with their places.
+    """Top k: the k largest elements along one loop in descending order, and their places.
 
-    The number of rank r (of the variable `rank`, whose extent is how many are wanted) goes to
-    `values[index]`, its place along `along` as an int32 to `places[index]`. The greatest has rank
-    0; among equal ones the first comes first. NaN is the greatest, -0.0 equals 0.0. The extent of
-    `along` is a number, not less than that of `rank`.
+    Equal ones are in the order of their places. NaN is the largest, -0.0 equals 0.0.
     """
 
     loops: tuple[Variable, ...]
-    along: Variable
-    rank: Variable
+    along: Variable  # of static extent, k at least
+    rank: Variable  # of extent k
     expr: Expr
     values: Buffer
-    places: Buffer
-    index: Index
+    places: Buffer  # the place of each along `along`, an int32
+    index: Index  # of `values` and `places`, by `rank`
     source: Source | None = None
 
 
 @record(eq=False)
 class Sort:
-    """A stable sort of each row.
-
-    `numbers` has `rows` rows of `length`. They go to `sorted`, or where each stood in its row goes
-    to `places` as an int32: one of the two is there. NaN comes last, -0.0 ties with 0.0. `spare` is
-    memory to work in: for 16 rows, or all if there are less, it has the bytes of each number, and
-    for places 8 bytes more than twice as many.
-    """
+    """A stable sort of each row, or an argsort; NaN comes last, -0.0 equals 0.0."""
 
     rows: Size
-    length: Size
+    length: Size  # of a row
     numbers: Buffer
-    sorted: Buffer | None
-    places: Buffer | None
+    sorted: Buffer | None  # the sorted rows
+    places: Buffer | None  # instead of them: where each number stood in its row, an int32
+    # scratch for 16 rows, or all if there are less; bytes for each number: those of its dtype, and
+    # for places 8 more than twice as many
     spare: Buffer
     source: Source | None = None
 
 
 @record(eq=False)
 class Scatter:
-    """A scatter: `expr` is combined into a buffer at computed places.
+    """A scatter: `buffer[index] = combine(buffer[index], expr)` in row-major order of the loops.
 
-    Where all `bounds` hold (low <= index < high): `buffer[index] = combine(buffer[index], expr)`;
-    `combine` is set, add, mul, min or max. Loops run in row-major order. Different rounds of the
-    loops `apart` write to different places. Arithmetic on half floats is done in float32 and
-    rounded at each step. The buffer has been filled before, perhaps as another temporary at the
-    same place. `expr` and the indices never load from it.
+    Half floats are combined in float32 and rounded each time.
     """
 
     loops: tuple[Variable, ...]
-    combine: str
-    buffer: Buffer
+    combine: str  # set, add, mul, min or max
+    buffer: Buffer  # filled before, perhaps as the temporary that it `continues`
     index: Index
-    bounds: tuple[tuple[Index, int, int], ...]
-    expr: Expr
-    apart: tuple[Variable, ...] = ()
+    bounds: tuple[tuple[Index, int, int], ...]  # it stores only where low <= index < high in each
+    expr: Expr  # loads nothing from the buffer, and nor do the indices
+    apart: tuple[Variable, ...] = ()  # loops whose iterations never write to the same place
     source: Source | None = None
 
 
 @record(eq=False)
 class Contraction:
-    """Matrix products: sums of `lhs * rhs` over `depth`.
+    """Batched matrix products: in the stores `Accumulated` is the sum of `lhs * rhs` over `depth`.
 
-    For all values of the variables `batch`, `row`, `column` the sum over `depth` of
-    `convert(lhs) * convert(rhs)` in `dtype` stands for `Accumulated` in the stores. A variable may
-    have extent 1, then its stride is 0. Indices of stores and loads may hold quotients and
-    remainders of batch variables and of the row.
+    A variable of extent 1 has stride 0. Indices may hold quotients and remainders of batch
+    variables and of the row.
 
-    An operand is a `Load` with an affine index: strides are `lhs.index.stride_of(row)` and so on,
-    any of them may be zero or large (transposed). If `Target.computes_operands` it may also be a
-    load whose index has quotients and remainders (windows), or a `Guard` of such loads (padding).
+    An operand is a `Load` with an affine index of any strides, which is converted to `dtype`. If
+    `Target.computes_operands` it may also be a load whose index has quotients and remainders
+    (windows), or a `Guard` of such loads (padding).
     """
 
     batch: tuple[Variable, ...]
@@ -246,7 +217,7 @@ class Contraction:
 
     @property
     def has_static_columns(self) -> bool:
-        """Whether all sizes of a product but the number of rows are static."""
+        """Whether all sizes but those of batches and rows are static."""
         inner = (self.row, self.column, self.depth)
         loads = [e.index for e in (self.lhs, self.rhs) if isinstance(e, Load)]
         indices = [*loads, *(s.index for s in self.stores)]
@@ -257,35 +228,27 @@ class Contraction:
 
 @record(eq=False)
 class Chain:
-    """Fused products and kernels, which run one after another for each outer value.
+    """Products and kernels fused under common outer loops; only if `Target.has_chains`.
 
-    So their temporaries stay in cache. For each value of the variables in `loops` (parallel) the
-    `steps` run in order, with their own loops inside. A step reads what an earlier one wrote only
-    at the same outer values. All extents are numbers.
-
-    The values are shared out: worker w of so many as the extent of `worker` runs those from number
-    `w * count // workers` up to that of the next one, in row-major order of the loops. Memory
-    indexed with `worker` is its own, written anew for each value. There are none unless
-    `Target.has_chains`.
+    In each iteration the steps run in order. One reads what an earlier one wrote in the same
+    iteration only. Worker w of `worker.extent` runs the iterations from `w * count // extent` up to
+    the first one of the next worker, in row-major order.
     """
 
-    worker: Variable
-    loops: tuple[Variable, ...]
-    steps: tuple[Kernel | RowGroup | Contraction, ...]
+    worker: Variable  # indexes the memory that each worker has for temporaries
+    loops: tuple[Variable, ...]  # of static extents, as those of the steps
+    steps: tuple[Kernel | RowGroup | Contraction, ...]  # with their inner loops
 
 
 @record(eq=False)
 class LibraryCall:
-    """A call of an op's NumPy reference on whole buffers: `op.run(arrays, attrs)`.
-
-    The arrays have the types `input_types`; a buffer itself may be declared with another shape of
-    as many elements, or complex ones as pairs of parts.
-    """
+    """A call of an op's NumPy reference on whole buffers: `op.run(arrays, attrs)`."""
 
     op: Op
     attrs: dict[str, Any]
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
+    # of the arrays; their buffers may have other shapes, and pairs of parts for complex elements
     input_types: tuple[Type, ...]
     source: Source | None = None
 
@@ -300,30 +263,23 @@ class Copy:
 
 @record(eq=False)
 class BranchStep:
-    """A branch: runs the one of `programs` that `selector` chooses.
+    """A branch: runs one of several programs, which take the same inputs and outputs."""
 
-    The int32 in `selector` is clamped to their number. All take `inputs` and fill `outputs`.
-    `scratch` is the arena of the nested programs (None if they need none).
-    """
-
-    selector: Buffer
+    selector: Buffer  # the number of the program, an int32, which is clamped
     programs: tuple[Program, ...]
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
-    scratch: Buffer | None = None
+    scratch: Buffer | None = None  # the arena of the nested programs, if they need one
 
 
 @record(eq=False)
 class Carry:
-    """An array carried around a loop, double-buffered so that nothing is copied.
+    """A loop-carried array, double-buffered unless it is updated in place."""
 
-    If it is `in_place` (only where `Target.in_place_carries`), `initial` is copied to `result`
-    before the loop, and each round's input and output are both bound to `result`.
-    """
-
-    initial: Buffer  # read by the first round
+    initial: Buffer  # read by the first iteration
     result: Buffer  # where it is at the end
     spare: Buffer | None  # written in turn with `result`
+    # only if `Target.in_place_carries`: `initial` is copied to `result`, both input and output
     in_place: bool = False
 
 
@@ -331,40 +287,36 @@ class Carry:
 class WhileStep:
     """A while loop: runs `body` while `condition` stores True in `flag`.
 
-    Condition's inputs: `condition_constants`, then the carried arrays; its output: `flag`. Body's
-    inputs: `body_constants`, then the carried arrays; its outputs: the carried arrays, next
-    round. Round 0 reads `initial`; round r writes `spare` if r is odd, else `result`. If the last
-    written is `spare`, or no round ran, it is copied to `result` at the end. Buffers bound to the
+    Iteration 0 reads `initial`; iteration r writes `spare` if r is odd, else `result`. If the last
+    written is `spare`, or none ran, it is copied to `result` at the end. Buffers bound to the
     nested programs may be declared with another shape of as many elements.
     """
 
-    condition: Program
-    body: Program
+    condition: Program  # (constants, carried arrays) -> flag
+    body: Program  # (constants, carried arrays) -> carried arrays
     condition_constants: tuple[Buffer, ...]
     body_constants: tuple[Buffer, ...]
     carries: tuple[Carry, ...]
     flag: Buffer
-    scratch: Buffer | None = None
+    scratch: Buffer | None = None  # the arena of the nested programs
 
 
 @record(eq=False)
 class RepeatStep:
     """A loop that runs `body` `length` times.
 
-    Body's inputs: `constants`, the carried arrays, then for each of `slices` its part k along
-    axis 0 (a pointer into it). Outputs: the carried arrays, then for each of `stacks` its part k.
-    Round 0 reads `initial`; round r writes `result` if `length - 1 - r` is even, else `spare`. For
-    length 0 `initial` is copied. In several `parts` the loop runs once for each of them, in any
-    order or at once, with its one of as many equal blocks of all that is divided.
+    Iteration 0 reads `initial`; iteration r writes `result` if `length - 1 - r` is even, else
+    `spare`. For length 0 `initial` is copied. With several `parts` the loop runs once for each, in
+    any order or in parallel, on one of as many equal blocks of every divided array.
     """
 
-    body: Program
+    body: Program  # (constants, carried arrays, slices[k]...) -> (carried arrays, stacks[k]...)
     length: Size
     reverse: bool  # k counts down from `length - 1`, else up from 0
     constants: tuple[Buffer, ...]
     carries: tuple[Carry, ...]  # always divided
-    slices: tuple[Buffer, ...]
-    stacks: tuple[Buffer, ...]  # each part k is always divided
+    slices: tuple[Buffer, ...]  # the body gets a pointer to row k
+    stacks: tuple[Buffer, ...]  # the body fills row k; it is always divided
     scratch: Buffer | None = None  # the arena of the body, with room for all parts
     parts: int = 1
     divided_constants: tuple[bool, ...] = ()  # which of the constants are
@@ -393,9 +345,7 @@ class Program:
     """A program: steps over buffers; nested ones have buffers of their own.
 
     Inputs and outputs are all distinct buffers: an output that is an input or a constant, or that
-    stands twice among the outputs, is filled by a `Copy`. `notes` tell what runs as a library
-    call and what did not fuse, with reasons. `shared` has for some outputs of a loop's body the
-    input that is bound to the same memory.
+    stands twice among the outputs, is filled by a `Copy`.
     """
 
     name: str
@@ -404,7 +354,8 @@ class Program:
     constants: tuple[Buffer, ...]
     steps: list[Step]
     arena_bytes: Size = 0
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # library calls, and why values did not fuse
+    # output of a loop's body -> the input that is bound to the same memory
     shared: dict[Buffer, Buffer] = field(default_factory=dict)
 
     @property

@@ -75,7 +75,7 @@ class _Links:
     loops: tuple[Variable, ...]
     steps: list[Inner] = field(default_factory=list)
     before: list[Step] = field(default_factory=list)
-    is_link: list[bool] = field(default_factory=list)  # for each step that was put somewhere
+    is_link: list[bool] = field(default_factory=list)  # for each step added or skipped, in order
 
     def add(self, step: Step) -> bool:
         """Add a step to the chain if its dependences allow it."""

@@ -266,10 +266,7 @@ def _place(rank: int, *groups: tuple[Sequence[int], Sequence[Variable]]) -> Plac
 
 
 def _is_reused(e: Expr, batch: Sequence[Variable]) -> bool:
-    """Whether several products read an operand that is no strided matrix.
-
-    One copy in the right order then costs less than packing it for each of them.
-    """
+    """Whether several products read an operand that is no strided matrix: a copy pays."""
     if not isinstance(e, Load) or e.index.is_affine:
         return False
     count = math.prod(likely(v.extent) for v in e.variables)

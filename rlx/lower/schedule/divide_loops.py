@@ -60,18 +60,14 @@ def _divided(step: RepeatStep) -> RepeatStep | None:
 
 @record(frozen=False)
 class _Divider:
-    """Finds in a loop's body which arrays are divided, and does one part of each step.
-
-    An array is `divided` into equal blocks, one after another, or `whole` for all threads. Either
-    all slices are divided or none is.
-    """
+    """Finds which arrays of a loop's body are divided, and shortens its steps to one part."""
 
     loop: RepeatStep
     parts: int
-    divides_slices: bool
-    divided: set[Buffer] = field(default_factory=set)
-    whole: set[Buffer] = field(default_factory=set)
-    steps: list[Step] = field(default_factory=list)
+    divides_slices: bool  # all of them, or none
+    divided: set[Buffer] = field(default_factory=set)  # arrays of an equal block for each part
+    whole: set[Buffer] = field(default_factory=set)  # arrays that all parts read
+    steps: list[Step] = field(default_factory=list)  # of one part
 
     def run(self) -> bool:
         """Divide all steps, and tell whether that is possible."""

@@ -22,11 +22,7 @@ EXACT = frozenset(["select", "convert", "bitcast"])  # never need a wider dtype
 
 
 class Elements:
-    """Makes the expression of any value at any place, by recursion over bodies.
-
-    A value with a buffer in `buffers` is loaded. `given` holds expressions for values whatever the
-    place: a contraction's sum while its epilogue is made.
-    """
+    """Makes the expression of any value at any place, by recursion over bodies."""
 
     def __init__(
         self,
@@ -35,7 +31,7 @@ class Elements:
         constant_buffer: Callable[[Value], Buffer],
     ) -> None:
         self.target, self.buffers, self.constant_buffer = target, buffers, constant_buffer
-        self.given: dict[Value, Expr] = {}
+        self.given: dict[Value, Expr] = {}  # used at any place: the sum, in an epilogue
         self.memo: dict[tuple[Value, Place], Expr] = {}
 
     def at(self, value: Value, place: Place) -> Expr:

@@ -107,14 +107,14 @@ def forward_pads(steps: Sequence[Step]) -> list[Step]:
 
 @record
 class _Pad:
-    """A copy of `origin` into the middle of `target`, with the offset of each axis."""
+    """A copy of `origin` into the middle of `target`."""
 
     origin: Buffer
     target: Buffer
-    low: tuple[int, ...]
-    counts: tuple[int, ...]
-    extents: tuple[int, ...]
-    value: Const
+    low: tuple[int, ...]  # the padding before each axis
+    counts: tuple[int, ...]  # the sizes of the origin
+    extents: tuple[int, ...]  # the sizes of the target
+    value: Const  # of the padding
 
     def moved(self, index: Index) -> Index:
         """Where an element of the origin goes."""

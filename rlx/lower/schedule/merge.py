@@ -117,10 +117,7 @@ def _share_loads(first: Kernel, second: Kernel) -> bool:
 
 
 def _large_loads(kernel: Kernel) -> set[tuple]:
-    """Loads of a kernel that depend on all of its loops.
-
-    Loops of reductions are compared by their extents.
-    """
+    """Loads that depend on all loops of a kernel; those of reductions by their extents."""
     found: set[tuple] = set()
     inner = {v: n for r in reductions([kernel]) for n, v in enumerate(r.loops)}
     for load in _loads(kernel):
@@ -248,10 +245,7 @@ def walk_over(loops: Sequence[Variable], load: Load, place: Index) -> Table | No
 
 
 def _is_affine_within(step: Contraction, kernel: Kernel) -> bool:
-    """Whether all indices are affine in rows and columns, and stores go along columns.
-
-    No index may depend on the sum.
-    """
+    """Whether indices are affine in rows and columns, without the sum; stores go along columns."""
     used = list(indices([kernel]))
     if any(isinstance(e, Accumulated) for index in used for e in walk(*index.loads)):
         return False

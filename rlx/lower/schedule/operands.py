@@ -32,7 +32,7 @@ def order_operands(program: Program) -> Program:
 
     before: a contraction reads `b1[l*512 + i*64 + k]` for `i < 8, k < 64, l < 64`, the next one for
     `l < 128`, and so on; after: `kernel i < 8, k < 64, l < 1024: b1o[...] = b1[...]` before the
-    first of them, and all read b1o, in which each matrix is by itself. Sets `Program.steps`.
+    first of them, and all read b1o, in which each matrix is contiguous. Sets `Program.steps`.
     """
     found: dict[tuple, list[_Operand]] = {}
     for place, step in enumerate(program.steps):
@@ -54,23 +54,19 @@ def order_operands(program: Program) -> Program:
 
 @record
 class _Operand:
-    """An operand: a matrix for each value of the batch, in one buffer.
+    """An operand of a contraction: a matrix for each value of the batch, in one buffer."""
 
-    The variables come slowest first as they shall lie in memory, each with its place in the buffer:
-    the stride, how often it fits there, and where the operand begins.
-    """
-
-    place: int
-    side: str
+    place: int  # of the step in the program
+    side: str  # "lhs" or "rhs"
     load: Load
-    variables: tuple[Variable, ...]
-    strides: tuple[int, ...]
-    fits: tuple[int, ...]
-    starts: tuple[int, ...]
+    variables: tuple[Variable, ...]  # slowest first, in the order of the copy
+    strides: tuple[int, ...]  # of each variable in the buffer
+    fits: tuple[int, ...]  # the extents of the buffer's axes of these strides
+    starts: tuple[int, ...]  # where the operand begins along these axes
 
     @property
     def key(self) -> tuple:
-        """The key that operands have in common if one copy serves them."""
+        """Equal for operands that one copy serves."""
         return self.load.buffer, self.strides
 
     @property

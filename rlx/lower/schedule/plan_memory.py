@@ -30,10 +30,9 @@ from .rows import is_same_block
 
 
 class Arena:
-    """A best-fit allocator of places in the arena.
+    """A best-fit allocator: the first of the smallest gaps that hold a block, or the end.
 
-    A block goes to the smallest gap that holds it, the first of equal ones, or after the last
-    block. Both lists of gaps are sorted, so a block of a long program takes no more time.
+    Both lists of gaps are sorted, so a block of a long program takes no more time.
     """
 
     def __init__(self) -> None:
@@ -84,8 +83,8 @@ class Arena:
 def places_by_size(blocks: Sequence[tuple[int, int, int]]) -> list[int]:
     """Offsets of blocks (first step, last step, size) by first fit, largest first.
 
-    Each goes to the first gap between those alive together with it. That leaves fewer holes than
-    choosing in the order of the steps, in quadratic time.
+    Each goes to the first gap between those live together with it. That leaves smaller gaps than
+    the order of the steps, in quadratic time.
     """
     offsets = [0] * len(blocks)
     placed: list[tuple[int, int, int, int]] = []  # start, end, first and last step
@@ -110,9 +109,9 @@ MOST_COMPARED = 2000  # buffers, each of which is compared with all others
 def plan_memory(program: Program) -> Program:
     """Give every temporary an offset in the arena; nested programs have theirs.
 
-    A buffer lives from the first step that writes it to the last that reads or writes it. It goes
-    to the smallest free gap that holds it, or takes over the place of a buffer that its kernel
-    reads for the last time; if holes are left, all are tried in the order of their sizes. Those of
+    A buffer is live from the first step that writes it to the last that reads or writes it. It goes
+    to the smallest free gap that holds it, or takes over the memory of a buffer that its kernel
+    reads for the last time; if gaps are left, all are tried in the order of their sizes. Those of
     symbolic sizes lie behind the others. Sets `Buffer.offset` and `Program.arena_bytes`.
     """
     for step in program.steps:
@@ -207,8 +206,8 @@ def _place_symbolic(
 ) -> Size:
     """Place buffers of symbolic sizes in rooms after `start`, and give the end.
 
-    A room holds buffers that are not alive together. Its size, the largest of theirs, is known
-    when the program runs.
+    A room is a block for buffers that are not live together. Its size, the largest of theirs, is
+    known when the program runs.
     """
     rooms: list[list[Buffer]] = []
     for buffer in buffers:  # in the order of their births

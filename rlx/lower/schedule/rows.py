@@ -151,12 +151,10 @@ def is_same_block(ours: Index, theirs: Index, outer: Sequence[Variable]) -> bool
 
 
 def localize_rows(steps: Sequence[Step], limit: int) -> list[Step]:
-    """Contract arrays: temporaries of one `RowGroup` step become row-local buffers.
+    """Array contraction: temporaries of one `RowGroup` become local, of `limit` bytes in all.
 
     before: `rows i < 8:` whose kernels pass on `b3[i*32 + j]`, an array of 8 rows; after: they
     pass on `b3[j]`, one row for each thread.
-
-    All local buffers of a row must fit in `limit` bytes.
     """
     users = Steps(steps).users
     return [_localized(s, users, limit) if isinstance(s, RowGroup) else s for s in steps]

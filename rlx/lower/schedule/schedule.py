@@ -148,10 +148,7 @@ def _carries(
 
 
 def _shares(body: Program, before: Buffer, after: Buffer) -> bool:
-    """Let an output share the memory of an input that it begins as a copy of.
-
-    Nothing may read the input after the copy; the copy is then dropped.
-    """
+    """Drop an output's initial copy of an input that nothing reads later: they share memory."""
     at = next((n for n, step in enumerate(body.steps) if after in writes(step)), None)
     if at is None or not _is_copy(body.steps[at], before, after):
         return False
