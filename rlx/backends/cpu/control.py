@@ -115,10 +115,10 @@ def emit_rounds(
     sizes: int,
     part: Part | None = None,
 ) -> None:
-    """Emit all rounds of a loop as calls of `body`, perhaps for the part of a thread.
+    """Emit all iterations of a loop, or those of a thread's part, as calls of `body`.
 
-    A round takes `cost` nanoseconds. `write_table` writes the table of the body, which begins with
-    so many `sizes`.
+    An iteration takes `cost` nanoseconds. `write_table` writes the pointer table of the body, which
+    begins with so many `sizes`.
     """
 
     def point(buffer: Buffer, count: Size = 1) -> str:

@@ -53,16 +53,11 @@ class Code:
 
 
 class DiskEntry:
-    """The entry of a graph in the disk cache.
-
-    Without a `key` there is none. `arrays` gives the constant arrays of the graph by their
-    content, `functions` are those of Python that it calls when it runs; `report` says what became
-    of the code there.
-    """
+    """The entry of a graph in the disk cache; its `report` says what became of it."""
 
     def __init__(self, key: str, arrays: Arrays, functions: Sequence[Any] = ()) -> None:
-        self.key, self.functions, self.report = key, functions, ""
-        self._arrays = arrays
+        self.key, self.functions, self.report = key, functions, ""  # no entry without a key
+        self._arrays = arrays  # gives the constant arrays of the graph by their content
         self._disk, self._sources = disk_cache(), ""
 
     @staticmethod

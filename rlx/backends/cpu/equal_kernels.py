@@ -36,16 +36,16 @@ class Written:
 
 @record(frozen=False)
 class EqualKernels:
-    """The kernels of a module by their texts.
+    """The kernels of a module by their texts, own functions and tables included.
 
-    A kernel's own functions and tables count with it. Their names, which begin with `product_` and
-    the number of functions there were before, are those of the first such kernel.
+    The names in these are those of the first such kernel: `product_` and the number of functions
+    there were before it.
     """
 
     module: Module
-    complete: Callable[[Sequence[Function]], None]  # takes what will not change
+    complete: Callable[[Sequence[Function]], None]  # takes functions that will not change
     is_symbolic: bool = False
-    known: dict[str, str] = field(default_factory=dict)
+    known: dict[str, str] = field(default_factory=dict)  # text -> name of the function
 
     def begin(self) -> tuple[int, int, int]:
         """Begin a kernel, and remember what the module has so far."""
@@ -57,10 +57,9 @@ class EqualKernels:
         return Layout({}, self.is_symbolic - 1, names)
 
     def settle(self, kernel: Function, before: tuple[int, int, int]) -> tuple[str, list[int]]:
-        """End a kernel, and give the function to call.
+        """End a kernel, and give the function to call: an earlier one if it is equal.
 
-        The numbers are those of its buffers in the order of the table. If there is an equal one,
-        what was just written is forgotten.
+        The numbers are those of its buffers in the order of the table.
         """
         module, (count, lines, shared) = self.module, before
         made = list(module.functions.values())[count:]

@@ -23,15 +23,12 @@ Sizes = dict[str, int]
 
 @record(eq=False)
 class OpCall:
-    """A call of an op's NumPy reference on whole buffers.
-
-    `types` are those of all arrays, the first `count` of which are its inputs.
-    """
+    """A call of an op's NumPy reference on whole buffers."""
 
     op: Op
     attrs: dict[str, Any]
-    types: tuple[Type, ...]
-    count: int
+    types: tuple[Type, ...]  # of inputs, then outputs
+    count: int  # of inputs
     source: Source | None = None
 
     @property
@@ -139,15 +136,12 @@ def constant_name(number: int) -> str:
 
 
 class HostCalls:
-    """Python functions of arrays of pointers, for the calls of a program.
-
-    `symbols` has their addresses, for `polls.call_python`. `dims` are the names of a program's
-    symbolic sizes, None if it has none; their numbers come first in the array of the run.
-    """
+    """Python functions of arrays of pointers, for the calls of a program."""
 
     def __init__(self, calls: Sequence[Call], dims: Sequence[str] | None) -> None:
-        self.dims = dims
+        self.dims = dims  # names of symbolic sizes, whose values come first among the pointers
         self._kept = [_function(call, dims) for call in calls]
+        # addresses for `polls.call_python`
         self.symbols = {call_name(i): id(each) for i, each in enumerate(self._kept)}
 
 

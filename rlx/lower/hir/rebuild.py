@@ -69,7 +69,7 @@ def drop_dead(graph: Graph) -> Graph:
 
 
 def dedupe(graph: Graph) -> Graph:
-    """Common subexpression elimination: merge nodes of equal op, operands and attributes.
+    """Common subexpression elimination: nodes of equal op, operands and attributes.
 
     before: `a = sin(x); b = sin(x); c = add(a, b)`; after: `a = sin(x); c = add(a, a)`. Ops with
     the rule `calls_python` are left alone, and so are calls with the attribute `recompute`.

@@ -147,7 +147,7 @@ def _copy(origin: np.ndarray, target: np.ndarray) -> None:
 
 
 class Grid:
-    """Evaluates expressions for all values of loop variables at once, an axis for each."""
+    """Evaluates expressions for all values of loop variables, an axis for each."""
 
     def __init__(
         self,

@@ -131,7 +131,7 @@ class Scan:
 
 @record(eq=False)
 class TopK:
-    """Top k: the k largest elements along one loop in descending order, and their places.
+    """Top k: the k largest elements along one loop, descending, and their places.
 
     Equal ones are in the order of their places. NaN is the largest, -0.0 equals 0.0.
     """
@@ -163,7 +163,7 @@ class Sort:
 
 @record(eq=False)
 class Scatter:
-    """A scatter: `buffer[index] = combine(buffer[index], expr)` in row-major order of the loops.
+    """A scatter: `buffer[index] = combine(buffer[index], expr)` in row-major order.
 
     Half floats are combined in float32 and rounded each time.
     """
@@ -180,7 +180,7 @@ class Scatter:
 
 @record(eq=False)
 class Contraction:
-    """Batched matrix products: in the stores `Accumulated` is the sum of `lhs * rhs` over `depth`.
+    """Batched matrix products: `Accumulated` is the sum of `lhs * rhs` over `depth`.
 
     A variable of extent 1 has stride 0. Indices may hold quotients and remainders of batch
     variables and of the row.
@@ -228,7 +228,7 @@ class Contraction:
 
 @record(eq=False)
 class Chain:
-    """Products and kernels fused under common outer loops; only if `Target.has_chains`.
+    """Products and kernels fused under common outer loops, if `Target.has_chains`.
 
     In each iteration the steps run in order. One reads what an earlier one wrote in the same
     iteration only. Worker w of `worker.extent` runs the iterations from `w * count // extent` up to

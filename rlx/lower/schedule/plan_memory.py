@@ -30,7 +30,7 @@ from .rows import is_same_block
 
 
 class Arena:
-    """A best-fit allocator: the first of the smallest gaps that hold a block, or the end.
+    """A best-fit allocator: the first smallest gap that holds a block, or the end.
 
     Both lists of gaps are sorted, so a block of a long program takes no more time.
     """

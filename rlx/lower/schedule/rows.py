@@ -151,7 +151,7 @@ def is_same_block(ours: Index, theirs: Index, outer: Sequence[Variable]) -> bool
 
 
 def localize_rows(steps: Sequence[Step], limit: int) -> list[Step]:
-    """Array contraction: temporaries of one `RowGroup` become local, of `limit` bytes in all.
+    """Array contraction: a row group's temporaries become local, up to `limit` bytes.
 
     before: `rows i < 8:` whose kernels pass on `b3[i*32 + j]`, an array of 8 rows; after: they
     pass on `b3[j]`, one row for each thread.

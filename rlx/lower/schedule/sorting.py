@@ -23,7 +23,7 @@ ROWS = 16  # that have memory to work in: see `Sort`
 
 
 def sort_steps(scheduler: Scheduler, node: Node) -> list[Step]:
-    """Make the steps that sort lines of the keys, as rows, and reorder the other operands."""
+    """Make the steps that sort lines of the keys and reorder the other operands."""
     if node.args[0].type.size == 0:
         for value in node.results:
             scheduler.result_buffer(value)

@@ -47,10 +47,7 @@ def _single_near(w: Writer, x: str, square: str) -> str:
 
 
 def _single_erfc(w: Writer, x: str) -> str:
-    """exp(-a * a) times a polynomial in (a - 2) / (a + 2), for a = |x|.
-
-    Quotients are corrected.
-    """
+    """exp(-a * a) times a polynomial in (a - 2) / (a + 2), for a = |x|, corrected."""
     a, one = w.f.intrinsic("fabs", w.vector, x), w.number(1.0)
     a = w.select(w.compare("olt", a, w.number(_LARGEST)), a, w.number(_LARGEST))
     r = w.binary("fdiv", one, w.binary("fadd", a, w.number(2.0)))
@@ -82,10 +79,7 @@ def _single_erfc(w: Writer, x: str) -> str:
 
 
 def _erf_and_erfc(w: Writer, x: str) -> tuple[str, str]:
-    """The error function and its complement in float64.
-
-    The four rational functions take one argument and share one division.
-    """
+    """The error function and its complement in float64: four rationals, one division."""
     one, size = w.number(1.0), w.f.intrinsic("fabs", w.vector, x)
     size = w.select(w.compare("olt", size, w.number(_LARGEST)), size, w.number(_LARGEST))
     is_near = w.compare("olt", size, w.number(0.84375))
@@ -165,10 +159,7 @@ def inverse_error_function(w: Writer, x: str) -> str:
 
 
 def _halley(w: Writer, y: str, x: str) -> str:
-    """One step of Halley's method towards erf(y) = x.
-
-    Near the ends the complement keeps the digits.
-    """
+    """One step of Halley's method towards erf(y) = x; near -1 and 1 with the complement."""
     size_x = w.f.intrinsic("fabs", w.vector, x)
     size_y = w.f.intrinsic("fabs", w.vector, y)
     short = w.binary("fsub", w.number(1.0), size_x)

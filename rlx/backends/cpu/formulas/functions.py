@@ -200,10 +200,7 @@ def emit_math(f: Function, name: str, vector: Vector, *values: str) -> str:
 
 
 def _wave(w: Writer, x: str, name: str) -> str:
-    """`sin`, `cos` or `tan`: reduce by multiples of pi/2 and take a polynomial.
-
-    Huge arguments go to the C library, and no other lane does.
-    """
+    """`sin`, `cos` or `tan`: a polynomial after range reduction, or libm for huge arguments."""
     f = w.f
     size = f.intrinsic("fabs", w.vector, x)
     is_huge = w.compare("uge", size, w.number(HUGE))

@@ -61,10 +61,7 @@ class Compiles:
                 self._threads.append(thread)
 
     def finish(self, last: list[str]) -> tuple[bytes, ...]:
-        """Add the last texts, and give the object code of all, in order.
-
-        The calling thread compiles, too, and alone if there is one text only.
-        """
+        """Add the last texts, help to compile, and give all object code in order."""
         for text in last[:-1]:
             self.add(text)
         self._put(last[-1])
@@ -137,15 +134,13 @@ NAMED = re.compile(r"[@!][\w.]+")
 
 @record(frozen=False)
 class Units:
-    """Splits a module into units, which it passes on as texts.
-
-    Functions that are complete go as soon as they fill a unit, the others at the end.
-    """
+    """Splits a module into units, one as soon as finished functions fill it."""
 
     module: Module
     threads: int
-    give: Callable[[str], None]
-    gone: set[str] = field(default_factory=set)
+    give: Callable[[str], None]  # takes the text of a unit
+    gone: set[str] = field(default_factory=set)  # names of the functions in these
+    # finished functions of the next units: others, plain ones
     waiting: tuple[list[Function], list[Function]] = field(default_factory=lambda: ([], []))
 
     def add(self, functions: Sequence[Function]) -> None:
@@ -159,10 +154,7 @@ class Units:
                 group.clear()
 
     def rest(self) -> list[str]:
-        """The remaining units, or one for all if one thread is enough.
-
-        The longest comes first, so that no thread has a long one when the others are done.
-        """
+        """The remaining units, longest first, or one for all if one thread is enough."""
         left = [f for f in self.module.functions.values() if f.name not in self.gone]
         plain, others = [f for f in left if f.is_plain], [f for f in left if not f.is_plain]
         is_whole = self.threads == 1 or _work(others) < 2 * UNIT_TEXT

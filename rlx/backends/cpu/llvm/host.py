@@ -110,10 +110,7 @@ NO_LIMIT = math.inf
 
 
 def cores() -> int:
-    """The number of threads to use: RLX_NUM_THREADS, or processors of the process.
-
-    The latter are those that it may run on, or its share of them if that is less.
-    """
+    """The number of threads: RLX_NUM_THREADS, or the process's share of processors."""
     if asked := threads_asked(os.environ):
         return asked
     if hasattr(os, "sched_getaffinity"):

@@ -53,10 +53,7 @@ class _Engine:
 
 
 class _Linkers:
-    """Linkers for libraries, replaced from time to time so that memory is freed.
-
-    What a linker keeps of a freed library stays until all its libraries are freed.
-    """
+    """Linkers, each for some libraries: it frees its memory when all of these are freed."""
 
     def __init__(self) -> None:
         self._lock = hold_in_forks(4, threading.Lock())
@@ -111,9 +108,7 @@ class Library:
 
 
 def compile_beside(text: str, tier: str = "auto") -> tuple[bytes, tuple[str, ...]]:
-    """Compile a module's IR text while other threads compile theirs.
-
-    Gives object code and the names it exports.
+    """Compile a module's IR text to object code, and give the names it exports, too.
 
     llvmlite lets one thread at a time into LLVM, for it cannot know which contexts are shared. A
     thread that generates code with a context and a machine of its own needs no lock.

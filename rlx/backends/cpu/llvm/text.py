@@ -34,10 +34,7 @@ MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 
 @record
 class Vector:
-    """The type of a register with `lanes` numbers of one dtype.
-
-    A bool is `i1` in a register and a byte in memory.
-    """
+    """The type of a vector; a bool is `i1` in a register and a byte in memory."""
 
     dtype: str
     lanes: int = 1
@@ -95,11 +92,7 @@ def literal(dtype: str, number: object) -> str:
 
 @record(frozen=False)
 class Function:
-    """One LLVM function under construction.
-
-    `emit` appends an instruction that gives a value and returns its fresh name; `do` appends one
-    that gives none. `loop` and `when` write structured control flow.
-    """
+    """One LLVM function under construction."""
 
     name: str
     parameters: Sequence[tuple[str, str]]  # (LLVM type with attributes, name with %)
@@ -107,11 +100,11 @@ class Function:
     attributes: str = ""
     linkage: str = ""
     lines: list[str] = field(default_factory=list)
-    reserved: list[str] = field(default_factory=list)
+    reserved: list[str] = field(default_factory=list)  # instructions at its beginning: `alloca`
     declarations: set[str] = field(default_factory=set)
-    symbols: dict[Symbol, int] = field(default_factory=dict)
-    block: str = "entry"
-    count: int = 0
+    symbols: dict[Symbol, int] = field(default_factory=dict)  # those of the module
+    block: str = "entry"  # the label of the basic block that is written
+    count: int = 0  # of fresh names
 
     def fresh(self, hint: str = "v") -> str:
         """Give a name that no other value has."""
@@ -131,7 +124,7 @@ class Function:
     def number(self, size: Size) -> str:
         """The value of a size as an i64, computed from symbolic sizes at run time.
 
-        An array of these is the first pointer of `%table`; `symbols` gets the place of each in it.
+        An array of these is the first pointer of `%table`; `symbols` has their slots in it.
         """
         if isinstance(size, int):
             return str(size)
@@ -305,10 +298,7 @@ class Function:
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
-        """Run the block only if `condition` (an i1) holds.
-
-        The block may not define values used later.
-        """
+        """Run the block if `condition` (an i1) holds; later code uses none of its values."""
         then, done = self.label("then"), self.label("endif")
         self.do(f"br i1 {condition}, label %{then}, label %{done}")
         self.start_block(then)
@@ -353,17 +343,13 @@ class Loop:
 
 @record(frozen=False)
 class Module:
-    """The LLVM module under construction: functions, global lines, declarations.
-
-    `shared` has the names of what several users call, by what they compute or their text; `symbols`
-    the symbolic sizes whose numbers a run needs, with their places.
-    """
+    """The LLVM module under construction: functions, global lines, declarations."""
 
     functions: dict[str, Function] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     declarations: set[str] = field(default_factory=set)
-    shared: dict[Hashable, Any] = field(default_factory=dict)
-    symbols: dict[Symbol, int] = field(default_factory=dict)
+    shared: dict[Hashable, Any] = field(default_factory=dict)  # names by meaning or text
+    symbols: dict[Symbol, int] = field(default_factory=dict)  # symbolic sizes by their slots
 
     def function(
         self,

@@ -54,10 +54,7 @@ def product_cost(step: Contraction, host: Host) -> float:
 def parts_of(
     f: Function, host: Host, extents: Sequence[Size], cost: float, is_product: bool = False
 ) -> int | str:
-    """The number of threads for work of so many nanoseconds.
-
-    For symbolic sizes it is decided at run time.
-    """
+    """The number of threads for so many nanoseconds, at run time for symbolic sizes."""
     least = PRODUCT_NANOSECONDS if is_product else NANOSECONDS_PER_PART
     trips: Any = math.prod(extents, start=1)  # type: ignore[type-var]
     if isinstance(trips, int):

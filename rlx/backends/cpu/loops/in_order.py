@@ -156,8 +156,8 @@ def shared_loop(scatter: Scatter) -> Variable | None:
 def emit_scatter(f: Function, scatter: Scatter, layout: Layout, host: Host, split: bool) -> None:
     """Emit a scatter, in order.
 
-    A last axis that moves as a block gets vector code. Else places and numbers of some neighbors
-    are computed in vector code, and then combined one by one.
+    A last axis that moves as a block is vectorized. Else indices and updates of some neighbors are
+    computed in vectors, and combined one by one.
     """
     exprs = [scatter.expr, *scatter.index.loads, *(e for b in scatter.bounds for e in b[0].loads)]
     scope = open_scope(f, layout, host, [*buffers_of(exprs), scatter.buffer])

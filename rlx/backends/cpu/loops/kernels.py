@@ -4,9 +4,9 @@ The table holds the program's pointers. A function that several threads share, `
 table, i64 part, i64 parts)`, has its code emitted with `split`: a call does its part of the
 outermost loop.
 
-Kernels that go through a row several times leave the memory idle but in the first of them, and the
-processor, which foresees the next lines, has forgotten them when the next row begins. So large
-arrays are prefetched: the next row while one is computed (`next_rows`).
+Large arrays are prefetched: the next row while one is computed (`next_rows`). Kernels that go
+through a row several times load from memory in the first of them only, and the processor's own
+prefetcher does not resume at the next row.
 """
 
 from __future__ import annotations
@@ -46,16 +46,12 @@ KERNEL_PARAMETERS = (
 
 @record
 class Layout:
-    """The layout of a program's buffers: in its pointer table, or in the arena.
+    """The layout of a program's buffers: slots of a table, or offsets in the arena."""
 
-    A buffer has a place in the table or an offset in the arena. The scratch of the matrix kernels
-    lies behind the arena of the outermost program; the tables of nested ones have its place behind
-    that of their arena.
-    """
-
-    places: dict[Buffer, int]
-    arena_place: int
+    places: dict[Buffer, int]  # slots of the table
+    arena_place: int  # the arena's slot
     names: dict[Buffer, str]  # of pointers that need no load: constants, all of a kernel
+    # of the matrix kernels' scratch in the outermost arena; nested programs have a slot for it
     scratch_offset: Size | None = None
 
     def pointer(self, f: Function, buffer: Buffer) -> str:
@@ -63,10 +59,7 @@ class Layout:
         return self.names.get(buffer) or self._address(f, buffer)
 
     def place(self, buffer: Buffer | None) -> tuple[int, Size]:
-        """The slot of the table and the byte offset from its pointer of a buffer.
-
-        None stands for the scratch of the matrix kernels. Named pointers have no slot.
-        """
+        """The slot and byte offset of a buffer without a name, or for None of the scratch."""
         if buffer is None and self.scratch_offset is None:
             return self.arena_place + 1, 0
         if buffer in self.places:
@@ -157,10 +150,7 @@ def nest(
     exprs: Sequence[Expr] = (),
     later: Iterable[Variable] = (),
 ) -> None:
-    """Emit plain loops, outermost first, around `body`.
-
-    The first loop is split among the parts.
-    """
+    """Emit plain loops around `body`, outermost first; the parts share the first one."""
     if not loops:
         body(scope)
         return
@@ -173,10 +163,7 @@ def nest(
 
 
 def part_range(f: Function, extent: Size, step: int) -> tuple[str, str]:
-    """The range of this part, in whole blocks of `step`.
-
-    The last block is cut off at the extent.
-    """
+    """The range of this part in blocks of `step`; the last one ends at the extent."""
     end = f.number(extent)
     if isinstance(extent, int) or step == 1:
         blocks = str(-(-extent // step)) if isinstance(extent, int) else end
@@ -366,10 +353,7 @@ LINE = 64
 
 
 def next_rows(rows: RowGroup, host: Host) -> dict[Kernel, Ahead]:
-    """Plan the prefetches of kernels: loads, and the offset of the next row.
-
-    Each array is prefetched by the last kernel that has a loop around a load of it.
-    """
+    """Plan prefetches of next rows: of an array by the last kernel that loops over it."""
     if not rows.loops:  # in a chain, whose round has one row
         return {}
     row = rows.loops[-1]

@@ -25,10 +25,7 @@ def register(dtype: str, lanes: int) -> Vector:
 def emit_instruction(
     f: Function, instruction: str, dtype: str, lanes: int, operand: str, values: list[str]
 ) -> str:
-    """Emit one instruction of `lir.expr.INSTRUCTIONS`.
-
-    `dtype` is the result's, `operand` that of the (last) operand.
-    """
+    """Emit one of `INSTRUCTIONS`; `operand` is the dtype of the last operand."""
     vector = register(operand, lanes)
     if instruction == "convert":
         return convert(f, operand, dtype, lanes, values[0])

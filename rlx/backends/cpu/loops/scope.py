@@ -159,10 +159,7 @@ class Scope:
         return convert(self.f, NAMES[atom.expr.dtype], "int64", 1, text)
 
     def _floor(self, x: str, atom: Quotient | Remainder, vector: Vector) -> tuple[str, str]:
-        """Floor division and remainder by a positive size.
-
-        x is shifted to be positive.
-        """
+        """Floor division and remainder by a positive size; x is shifted to be positive."""
         f, kind = self.f, vector.text
         low, _ = atom.index.bounds
         divisor = self._divisor(atom.divisor, vector)
@@ -377,10 +374,7 @@ class Scope:
         return f.select(vector, here, inside, outside), True
 
     def _is_masked_load(self, expr: Guard) -> bool:
-        """Whether a guard is one masked load: contiguous numbers, 0 where it fails.
-
-        A number that was loaded before, without the mask, is none.
-        """
+        """Whether a guard is one masked load, not made before: contiguous, 0 outside."""
         inside = expr.inside
         if not isinstance(inside, Load) or inside in self.values:
             return False
@@ -389,10 +383,7 @@ class Scope:
         return self.lanes > 1 and self._stride(inside.index) == 1
 
     def _split(self, expr: Guard) -> Expr | None:
-        """Split a guard into one of all lanes around one of each lane.
-
-        The masks of the inner one may then be constant.
-        """
+        """Split a guard into a uniform one around one by lane, whose mask may be constant."""
         bounds = [b for b in expr.bounds if not self.depends(b[0].variables)]
         steps = [s for s in expr.steps if not self.depends(s[0].variables)]
         left = (

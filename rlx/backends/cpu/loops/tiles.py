@@ -26,17 +26,14 @@ SMALLEST = 1 << 12  # elements: fewer are not worth the code
 
 @record
 class Tiles:
-    """Blocks of `rows` values of `across` by `lanes` values of `along`.
+    """Tiles of two loops whose loads are transposed in registers."""
 
-    The `loads` step by 1 along `across`, the `stores` along `along`.
-    """
-
-    along: Variable
-    across: Variable
-    loads: tuple[Load, ...]
-    stores: tuple[Store, ...]
-    lanes: int
-    rows: int
+    along: Variable  # the loop of the lanes
+    across: Variable  # the other loop
+    loads: tuple[Load, ...]  # of stride 1 in `across`
+    stores: tuple[Store, ...]  # of stride 1 in `along`
+    lanes: int  # the size of a tile in `along`
+    rows: int  # its size in `across`
 
 
 def plan_tiles(

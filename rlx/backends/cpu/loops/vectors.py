@@ -99,10 +99,7 @@ def rest_and_whole(f: Function, extent: Size, lanes: int) -> tuple[str, str]:
 def vector_lines(
     f: Function, start: str, stop: str, lanes: int, body: Callable[[str, str | None], None]
 ) -> None:
-    """Emit a loop in steps of `lanes`, and `body` once more with a mask for the rest.
-
-    For symbolic bounds the mask is computed at run time.
-    """
+    """Emit a loop in steps of `lanes`, and `body` once more with a mask for the rest."""
     if start == "0" and stop.isdigit():
         whole = int(stop) // lanes * lanes
         if whole:
@@ -132,10 +129,7 @@ def step_of(index: Index, along: Variable) -> int:
 
 
 def start_of_group(place: Load | Store, step: int) -> Index | None:
-    """The start of the aligned group of `step` numbers around one, or None.
-
-    None stands for groups that do not all begin at a multiple of `step` and lie in the buffer.
-    """
+    """The start of the group of `step` numbers around one, if all groups are aligned."""
     index, count = place.index, place.buffer.count
     if not all(isinstance(n, int) for n in (count, index.constant, *(c for _, c in index.terms))):
         return None
@@ -146,16 +140,12 @@ def start_of_group(place: Load | Store, step: int) -> Index | None:
 
 @record
 class Pairs:
-    """Pairs of contiguous numbers of which each lane takes one.
+    """Pairs of contiguous numbers of which each lane takes one."""
 
-    They begin at `start`; `which` is the first or the second of each, `is_backwards` tells whether
-    the last pair goes to lane 0. Under a mask only the first is read, of the lanes in it.
-    """
-
-    start: Index
-    which: int
-    is_backwards: bool
-    mask: str | None = None
+    start: Index  # of the pairs
+    which: int  # 0 for the first number of each, 1 for the second
+    is_backwards: bool  # whether the last pair goes to lane 0
+    mask: str | None = None  # lanes to load; `which` is 0 then
 
     def load(self, f: Function, vector: Vector, address: str, align: int) -> str:
         """Load a vector, with `start` at the address."""

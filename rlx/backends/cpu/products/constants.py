@@ -54,10 +54,7 @@ class Packing:
 def pack_constants(
     program: Program, count: int, host: Host, tuning: Tuning = UNTUNED
 ) -> tuple[PackedConstants, list[Packing]]:
-    """Let matrix products read packed panels of the last `count` inputs.
-
-    Changes the program's steps and inputs.
-    """
+    """Let products read packed panels of the last `count` inputs; changes the program."""
     first = len(program.inputs) - count
     free, fixed = program.inputs[:first], program.inputs[first:]
     packings: list[Packing] = []
@@ -82,10 +79,7 @@ def _with_panels(
     tuning: Tuning,
     packings: list[Packing],
 ) -> Contraction:
-    """The step with panels for each constant operand that is worth packing.
-
-    One plan, that with packed operands, fixes the layout of both.
-    """
+    """The step with panels, in the layout of one plan, for constant operands worth packing."""
     step = rows_along_columns(step)
     lhs, rhs = sides(step)
     operands: dict[str, tuple[Expr, Variable, Buffer | None]] = {"lhs": lhs, "rhs": rhs}
@@ -135,10 +129,7 @@ def _is_worth(blocking: Blocking, which: str) -> bool:
 def emit_prepare(
     module: Module, packings: Sequence[Packing], fixed: Sequence[Buffer], host: Host
 ) -> None:
-    """Emit `i32 prepare(ptr table)`, which fills the panels.
-
-    The table has the fixed arrays, then the panels.
-    """
+    """Emit `i32 prepare(ptr table)`, which fills panels from fixed arrays before them."""
     f = module.function("prepare", [("ptr", "%table")], "i32", AS_WRITTEN)
     table = (*fixed, *(p.panels for p in packings))
     layout = Layout({b: i for i, b in enumerate(table)}, -1, {})

@@ -73,10 +73,7 @@ def is_native(step: Contraction) -> bool:
 
 
 def as_kernel(step: Contraction, batch_invariant: bool) -> Kernel:
-    """The contraction as a loop nest around a sum.
-
-    If the host is `batch_invariant`, it goes in the order of the matrix kernel.
-    """
+    """The contraction as a loop nest; if `batch_invariant` in the kernel's order."""
     how = IN_TURN if batch_invariant and step.dtype.kind == "f" else "add"
 
     def converted(e: Expr) -> Expr:
@@ -321,10 +318,7 @@ def _stores_sums(step: Contraction) -> bool:
 
 
 def _epilogue(step: Contraction, outer: Sequence[Variable], layout: Layout, host: Host) -> Epilogue:
-    """The stores as a function of the accumulated lanes, inside of the `outer` loops.
-
-    The first store is left to the kernel.
-    """
+    """The stores, but for the kernel's first one, as a function of the accumulated lanes."""
 
     def epilogue(f: Function, vector: Vector, accumulated: str, i: str, j: str) -> str:
         exprs = all_exprs(step.stores)
@@ -385,7 +379,7 @@ def emit_grouped_gemm(
     parts: int,
     tuning: Tuning,
 ) -> int:
-    """Emit the share `%part` of each product, and give the scratch bytes of all parts.
+    """Emit the share `%part` of each product, and give the bytes of all scratch.
 
     Each product has its own scratch, since there is no barrier between them.
     """

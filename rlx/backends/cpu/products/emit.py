@@ -27,12 +27,9 @@ WHOLE_BYTES = 1 << 14  # of a result whose sums wait in the first cache for the 
 
 @record
 class Places:
-    """The pointers of a product, and the number of the part to compute.
+    """The pointers of a product, and the number of the part to compute."""
 
-    The number is 0 for a single part. A computed operand is a view instead.
-    """
-
-    a: str | OperandView
+    a: str | OperandView  # the view of a computed operand
     b: str | OperandView
     c: str
     scratch: str
@@ -75,11 +72,7 @@ def emit_gemm(
 
 
 def _emit_inner(module: Module, name: str, blocking: Blocking) -> Mapping[str, str]:
-    """Emit the functions that equal products share, and give their names by purpose.
-
-    Nothing is emitted if they are there already. Products that differ elsewhere often have the same
-    tile or the same panels.
-    """
+    """Emit the functions of equal tiles and panels once, and give their names by purpose."""
     if blocking in module.shared:
         return module.shared[blocking]
     if blocking.uses_tiles:
@@ -231,10 +224,9 @@ class _Emitter:
     def _blocks(
         self, buffer: str, scratch: str, rows: tuple[str, str], columns: tuple[str, str]
     ) -> None:
-        """Emit the loops over pieces of k and blocks of A and B.
+        """Emit the loops over pieces of k and blocks of A and B: a single block of A first.
 
-        A block of the inner loop is packed once for each block of the outer one: a single block of
-        A comes first.
+        A block of the inner loop is packed once for each block of the outer one.
         """
         f, blocking, tile = self.f, self.blocking, self.blocking.tile
         k = blocking.problem.k

@@ -39,10 +39,9 @@ class Windows:
     depths: tuple[Digit, ...]
 
     def piece_near(self, depth: int) -> int:
-        """How deep a piece is best for it to be about as deep as given.
+        """The depth near the given one for which all pieces are alike but for their start.
 
-        Within a piece only one digit does not go over all of its values, and it ends with the
-        depth: each piece is like any other then, but for the place where it begins.
+        In a piece only one digit does not take all of its values, and it ends with the depth.
         """
         every = {
             digit.worth * count
@@ -158,15 +157,14 @@ def clipped_offsets(size: int, lanes: int) -> tuple[int, ...]:
 
 @record
 class Tile:
-    """The register tile: a block of C of `rows` rows by some vectors.
+    """The register tile: a block of C of some rows and vectors.
 
-    Tiles stand side by side every `columns` columns and every `rows` rows; the last ones are
-    moved back to end at the edge of the matrix, so that no kernel needs a mask. What two tiles
-    share is computed twice and stored once.
+    The last tiles are moved back to end at the edge of the matrix, so that no kernel needs a mask:
+    what they share with others is computed twice and stored once.
     """
 
-    m: int  # of the whole matrix
-    n: int
+    m: int  # rows of the whole matrix
+    n: int  # its columns
     rows: int
     lanes: int  # of a vector
     vectors: int  # in each row
@@ -251,10 +249,9 @@ class Blocking:
 
     @property
     def a_chunk(self) -> int:
-        """The width of a chunk: columns of a packed panel of A that lie row by row.
+        """The width of a chunk: a cache line of columns of a panel of A, row by row.
 
-        A chunk is a cache line wide: copying rows needs no transposition, and the kernel still
-        reads one stream.
+        Copying rows needs no transposition, and the kernel still reads one stream.
         """
         if self.dot_lanes or self.keeps_rows:
             return 2 * floor_power(self.problem.k)

@@ -74,10 +74,7 @@ def emit_tile_kernel(module: Module, name: str, blocking: Blocking) -> None:
 
 
 def emit_tile_pack(module: Module, name: str, blocking: Blocking, which: str) -> None:
-    """Emit the function like `emit_pack_a`'s that packs panels of A or B into tiles.
-
-    The whole depth is packed at once.
-    """
+    """Emit the function like `emit_pack_a`'s that packs tiles of the whole depth."""
     f = module.function(name, PARAMETERS, linkage="internal")
     problem, tile = blocking.problem, blocking.tile
     is_a = which == "a"
@@ -113,7 +110,7 @@ class _Packer:
             self.block(source, target, str(whole), k % self.deep)
 
     def block(self, source: str, target: str, number: str, count: int) -> None:
-        """The two tiles side by side at one depth, of which `count` numbers are in the matrix."""
+        """The two tiles side by side at one depth, with `count` numbers of the matrix."""
         f, kind = self.f, memory_type(self.dtype)
         begin = f.emit(f"mul i64 {number}, {self.deep * self.depth}")
         source = f.offset(source, kind, begin)

@@ -137,7 +137,7 @@ def emit_view_pack(
 ) -> None:
     """Emit the function, like `emit_pack_a`'s, that packs panels of a view.
 
-    In the scope that `open_scope` gives, the buffers and the batch variables are known.
+    The scope that `open_scope` gives has the buffers and the batch variables.
     """
     f = module.function(name, [*PARAMETERS, *extra], linkage="internal")
     tile, kind = blocking.tile, memory_type(blocking.problem.accumulator)
@@ -234,8 +234,7 @@ class _Packer:
     def columns(self, width: int, lanes: int, *, is_spread: bool) -> None:
         """A panel in which the lines of one depth lie side by side, as do the lanes.
 
-        The vectors of a narrow matrix overlap, as those of its tile; they are `is_spread` if they
-        are stored side by side all the same.
+        The vectors of a narrow matrix overlap, in the panel too unless it `is_spread`.
         """
         f, tile = self.f, self.blocking.tile
         seen = min(width, tile.n) if is_spread else width
@@ -330,10 +329,7 @@ class _Packer:
         body: Callable[[Sequence[Scope]], None],
         is_aligned: bool,
     ) -> None:
-        """Call `body` with the scopes of the parts of a vector that begins at a number.
-
-        Nearly always there is one part. Where there are several, each is masked to its lanes.
-        """
+        """Call `body` with the scopes of a vector's parts: nearly always one, else masked ones."""
         f, period = self.f, digits.period
         names = _names(f, digits, number)
         along = digits.parts[-1] if lanes > 1 else None
