@@ -15,49 +15,35 @@ from .record import record
 
 @record
 class Pointwise:
-    """Each result element is one scalar instruction on the operands at its index.
+    """Each result element is one scalar instruction on the operands at its index."""
 
-    `instruction` is one of `lower.lir.expr.INSTRUCTIONS`; `convert` goes to the result's dtype.
-    """
-
-    instruction: str
+    instruction: str  # of `lower.lir.expr.INSTRUCTIONS`; `convert` goes to the result's dtype
 
 
 @record
 class Fill:
-    """Each result element is a function of its index alone.
+    """Each result element is a function of its index alone."""
 
-    `number(index, result_type, **attrs)` gives a Python number or an index object.
-    """
-
-    number: Callable[..., Any]
+    number: Callable[..., Any]  # (index, result_type, **attrs) -> Python number or index object
 
 
 @record
 class Read:
-    """One operand element: operand number, index, and bounds where it holds.
-
-    Outside of the `guards` (index, low, high: `low <= index < high`) and of the `strides`
-    (index, step: `index % step == 0`) the element of operand `otherwise` (a scalar) is meant, or
-    the number `fill`.
-    """
+    """One operand element, or another number where conditions do not hold."""
 
     operand: int
     index: tuple[Any, ...]
-    guards: tuple[tuple[Any, int, int], ...] = ()
-    strides: tuple[tuple[Any, int], ...] = ()
-    otherwise: int | None = None
-    fill: Any = None
+    guards: tuple[tuple[Any, int, int], ...] = ()  # the conditions low <= index < high
+    strides: tuple[tuple[Any, int], ...] = ()  # the conditions index % step == 0
+    otherwise: int | None = None  # the scalar operand that is taken elsewhere
+    fill: Any = None  # the number that is, without one
 
 
 @record
 class Move:
-    """Each result element is an operand element at another index, or a fill value.
+    """Each result element is an operand element at another index, or a fill value."""
 
-    `read(index, operand_types, **attrs)` gives a `Read` for the result index.
-    """
-
-    read: Callable[..., Read]
+    read: Callable[..., Read]  # (index of the result, operand_types, **attrs)
 
 
 @record
@@ -67,10 +53,7 @@ class View:
 
 @record
 class AsParts(View):
-    """The operand's memory: complex numbers as pairs of parts, or the reverse.
-
-    The parts lie along a last axis of their own, the real one first.
-    """
+    """The operand's memory, complex numbers as pairs along a last axis or the reverse."""
 
 
 @record
@@ -85,73 +68,62 @@ class Concat:
 
 @record
 class Reduce:
-    """Combine along the attribute `axes` with `combine`.
+    """A reduction along the attribute `axes`."""
 
-    `combine` is add, mul, max, min, and, or, xor.
-    """
-
-    combine: str
+    combine: str  # add, mul, max, min, and, or, xor
 
 
 @record
 class Scan:
-    """Running combination along the attribute `axis`, backwards if `reverse`.
+    """An inclusive prefix scan along the attribute `axis`, backwards if `reverse`."""
 
-    `combine` is add, mul, max or min.
-    """
-
-    combine: str
+    combine: str  # add, mul, max or min
 
 
 @record
 class Contract:
-    """A product of two operands summed over contracted axes.
+    """A product of two operands summed over contracted axes, in the result's dtype.
 
-    `axes(operand_types, **attrs)` gives ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch));
-    the result's axes are batch, left free, right free. Accumulates in the result's dtype.
+    The result's axes are batch, left free, right free.
     """
 
+    # (operand_types, **attrs) -> ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))
     axes: Callable[..., tuple]
 
 
 @record
 class Gather:
-    """Each result element is an operand element at an index read from other operands.
+    """Each result element is an operand element at an index read from other operands."""
 
-    `read(index, load, operand_types, **attrs)` gives a `Read` whose index may hold
-    `load(operand, index, low, high)`: the integer element, clamped to `low..high` inclusive.
-    """
-
+    # (index, load, operand_types, **attrs); the index of what is read may hold `load(operand,
+    # index, low, high)`: the integer element, clamped to `low..high` inclusive
     read: Callable[..., Read]
 
 
 @record
 class Scatter:
-    """Operand 0 with elements of the operand `updates` combined in at computed places.
+    """Operand 0 with updates combined in at computed places, in row-major order."""
 
-    `place(index, load, operand_types, **attrs)` gives a `Read` of operand 0: where the update
-    element at `index` goes, with guards (outside of them it is dropped). `combine` is set, add,
-    mul, min or max; updates apply in row-major order.
-    """
-
-    combine: str
-    updates: int
+    combine: str  # set, add, mul, min or max
+    updates: int  # the number of this operand
+    # (index of an update, load, operand_types, **attrs) -> its place in operand 0, with guards
+    # where it is dropped
     place: Callable[..., Read]
 
 
 @record
 class TopK:
-    """The `k` (an attribute) greatest along the last axis, and their indices.
+    """The `k` (an attribute) largest along the last axis, in order, and their indices.
 
-    The greatest comes first; among equal ones the first does. NaN is the greatest, -0.0 equals 0.0.
+    Among equal ones the first comes first. NaN is the largest, -0.0 equals 0.0.
     """
 
 
 @record
 class Sort:
-    """The operands in order along the attribute `axis`, stable.
+    """A stable sort of operands along the attribute `axis` by the first `n_keys`.
 
-    The first `n_keys` of them are compared. NaN is the greatest, -0.0 equals 0.0.
+    NaN is the largest, -0.0 equals 0.0.
     """
 
 
@@ -162,34 +134,27 @@ class Library:
 
 @record
 class Pass:
-    """Blocks of elements of some arrays, computed one by one in scalars.
-
-    What a block's elements share is computed once. There are `extents` blocks along some axes of
-    their own. `compute(place, load)` gives for each array the pairs of an index and the scalar
-    there, of all elements of the block at `place`. `load(source, index)` is an element of an array
-    of the pass before (of an operand, in the first one), or after these of the `tables`.
+    """Blocks of elements, computed one by one; the elements share subexpressions.
 
     Scalars are opaque: they know `+ - * / < > &`, `abs`, and the methods `equals`, `select`,
     `sqrt`, `log`, `sign`; Python numbers go along with them. A complex one is a pair of its parts.
-    `types` are those of the arrays; none in the last pass, which fills the op's results. A pass
-    that `continues` reads and fills the same arrays as the one before, at other places.
     """
 
-    extents: tuple[Any, ...]
+    extents: tuple[Any, ...]  # of the blocks along axes of their own
+    # (place of a block, load) -> for each array (index, scalar) of the block's elements, where
+    # `load(source, index)` is an element of an array of the pass before (of an operand, in the
+    # first one), or after these of the tables
     compute: Callable[..., Sequence[Sequence[tuple[tuple[Any, ...], Any]]]]
-    types: tuple[Any, ...] = ()
+    types: tuple[Any, ...] = ()  # of the arrays; none in the last pass, which fills the results
     tables: Callable[[], Sequence[Any]] = tuple
-    continues: bool = False
+    continues: bool = False  # whether it reads and fills the same arrays as the pass before
 
 
 @record
 class Blocks:
-    """The results are computed in passes over memory, block by block.
+    """The results are computed in passes over memory, block by block."""
 
-    `passes(operand_types, **attrs)` gives each `Pass`; None if blocks would be too large to be
-    written out: then it is as `Library`.
-    """
-
+    # (operand_types, **attrs); None if blocks are too large to be written out: then as `Library`
     passes: Callable[..., Sequence[Pass] | None]
 
 
@@ -200,10 +165,7 @@ class Call:
 
 @record
 class Branch:
-    """Run one of the graphs of `branches`: operand 0 (an int32, clamped) chooses it.
-
-    The other operands are the arguments of every branch.
-    """
+    """Call one of `branches`, chosen by operand 0 (an int32, clamped), on the others."""
 
 
 @record

@@ -94,8 +94,8 @@ def _is_users_loop(before: list[FrameType], now: list[FrameType]) -> bool:
 class Builder:
     """A graph being recorded, with what it captured from outside.
 
-    `captures` are the outside things (values of enclosing graphs, or any object given to
-    `capture`), in the order of their hidden parameters.
+    `captures` are values of enclosing graphs, or objects given to `capture`, in the order of their
+    hidden parameters.
     """
 
     def __init__(self, name: str, graph: Graph | None = None) -> None:
@@ -127,10 +127,7 @@ class Builder:
             self.captures[:] = [other if each is thing else each for each in self.captures]
 
     def own(self, value: Value) -> Value:
-        """Give the value of this graph that stands for `value`.
-
-        `value` is of this or an enclosing graph.
-        """
+        """Give the value of this graph for a value of this or an enclosing graph."""
         if value.graph is self.graph or self.graph.owns(value):
             return value
         if not any(builder.graph.owns(value) for builder in _state.stack):

@@ -95,10 +95,7 @@ class Settings:
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
-    """Read the `RLX_...` variables.
-
-    One that does not exist, or a wrong value, is an error.
-    """
+    """Read the `RLX_...` variables; an unknown one, or a wrong value, is an error."""
     known = {f"RLX_{name.upper()}": name for name in fields(Settings)}
     for name in environment:
         if name.startswith("RLX_") and name not in known and name != THREADS:

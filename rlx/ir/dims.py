@@ -54,15 +54,12 @@ class Largest:
 
 @record(slots=True)
 class Symbol:
-    """A named size with its inclusive range; `high` None means no bound.
-
-    One with a `meaning` is no dim of its own but follows from others.
-    """
+    """A named size with its inclusive range."""
 
     name: str
     low: int = 1
-    high: int | None = None
-    meaning: Floor | Least | Largest | None = None
+    high: int | None = None  # None is no bound
+    meaning: Floor | Least | Largest | None = None  # of one that follows from others
 
 
 Monomial = tuple[Symbol, ...]  # sorted by name, a symbol as often as its power
@@ -71,10 +68,9 @@ Size: TypeAlias = "int | Dim"
 
 @record(slots=True)
 class Dim:
-    """A polynomial with integer coefficients.
+    """A polynomial with integer coefficients; equal if it is the same polynomial.
 
-    `terms` maps sorted products to coefficients. Two are equal if they are the same polynomial; a
-    comparison that the ranges do not decide is a `SymbolicSizeError`.
+    A comparison that the ranges do not decide is a `SymbolicSizeError`.
     """
 
     terms: tuple[tuple[Monomial, int], ...] = field(default=())

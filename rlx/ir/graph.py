@@ -27,8 +27,7 @@ def _operator(name: str) -> tuple[Binary, Binary]:
 class Value(Typed):
     """One typed value of a graph: a parameter (no node) or a result of a node.
 
-    `origin` tells what a parameter stands for, as `argument 0 of loss, params["w"]`. The
-    arithmetic operators build nodes; both sides must have one dtype and shape, or one side is a
+    The arithmetic operators build nodes; both sides must have one dtype and shape, or one side is a
     Python scalar.
     """
 
@@ -42,7 +41,7 @@ class Value(Typed):
         graph: Graph,
         node: Node | None = None,
         index: int = 0,
-        origin: str = "",
+        origin: str = "",  # of a parameter, as `argument 0 of loss, params["w"]`
     ) -> None:
         self.type, self.graph, self.node, self.index, self.origin = type, graph, node, index, origin
 
@@ -121,17 +120,16 @@ def graphs_in(attrs: Any) -> Iterator[Graph]:
 class Graph:
     """A function as nodes in order: parameters in, results out, nothing else.
 
-    A graph is closed: what it uses are its parameters and its own nodes. A graph that a pass makes
-    of another has its `lineage`: the two share their parameters, and the nodes that stay. What is
-    `placed` are functions in it that were compiled for a device by name, where all of it must run.
+    A graph is closed: what it uses are its parameters and its own nodes.
     """
 
     name: str = "graph"
     params: list[Value] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     results: list[Value] = field(default_factory=list)
+    # of graphs that a pass made of it, too: they share its parameters and nodes that stay
     lineage: object = field(default_factory=object, repr=False)
-    placed: tuple[Placed, ...] = ()
+    placed: tuple[Placed, ...] = ()  # functions in it for a device, where all of it must run
     is_built: ClassVar[bool] = False  # op by op, by the user, rather than recorded
 
     def __str__(self) -> str:

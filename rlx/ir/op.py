@@ -32,14 +32,11 @@ ALIGNED = "aligned"  # for `Op.batch`
 
 
 class Parts(NamedTuple):
-    """Complex numbers as two real values, as `parts` rules take and give them.
-
-    `whole` is their complex value if it lies in memory.
-    """
+    """Complex numbers as two real values, as `parts` rules take and give them."""
 
     re: Value
     im: Value
-    whole: Value | None = None
+    whole: Value | None = None  # the complex value, if it lies in memory
 
 
 def is_linear(operand: object) -> bool:
@@ -49,26 +46,21 @@ def is_linear(operand: object) -> bool:
 
 @record
 class Sample:
-    """One example for the audit: arguments, attributes and results.
+    """One example for the audit: arguments, attributes and results."""
 
-    The arguments are shapes, `Type`s or arrays. `expect` is worked by hand. `low` and `high` bound
-    random floating-point arguments.
-    """
-
-    args: tuple[Any, ...]
+    args: tuple[Any, ...]  # shapes, types or arrays
     attrs: dict[str, Any]
-    expect: Any = None
-    low: float = -2.0
+    expect: Any = None  # worked by hand
+    low: float = -2.0  # bounds of random floating-point arguments
     high: float = 2.0
 
 
 class Op:
     """One operation: its definition, its rules and its samples.
 
-    The rules are reference, meaning, derivative, transpose, batch and fold. Calling it records a
-    node in the open graph and gives its value (or a tuple of values, when the type rule gives a
-    tuple). Rules are attached with the decorators of the same names. `operands` are their names
-    where the type rule has none.
+    Calling it records a node in the open graph and gives its value (or a tuple of values, when the
+    type rule gives a tuple). Rules are attached with the decorators of the same names. `operands`
+    are their names where the type rule has none.
     """
 
     def __init__(
@@ -477,10 +469,7 @@ def live_nodes(
     given: Collection[Value] = (),
     with_effects: bool = True,
 ) -> list[Node]:
-    """The nodes that make results (the graph's own) out of given values, in order.
-
-    Those with an effect are among them, or not.
-    """
+    """The nodes that make results (the graph's own) out of given values, in order."""
     needed = set(graph.results if results is None else results)
     live: list[Node] = []
     for node in reversed(graph.nodes):

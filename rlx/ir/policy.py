@@ -20,11 +20,14 @@ FLOAT_DTYPES = frozenset(DTYPES[name] for name in FLOATS)  # a policy leaves all
 class Policy:
     """The dtype for each class of work: float16, bfloat16, float32, or None.
 
-    None takes the widest dtype of the operands. `contractions` are matrix products, convolutions
-    and attention; `sums` is the dtype of their results, that of their operands if None (halves are
-    summed in float32 all the same). `pointwise` are ops element by element, but for those that are
-    `transcendental`, such as `exp`; `reductions` are sums and products along axes;
-    `normalizations` are composites with reductions, such as softmax, layer_norm and cross_entropy.
+    None takes the widest dtype of the operands.
+
+    contractions     matrix products, convolutions and attention
+    sums             their results; None is the operands' dtype (halves are summed in float32)
+    pointwise        ops element by element that are not transcendental
+    transcendental   ops such as `exp`
+    reductions       sums and products along axes
+    normalizations   composites with reductions, such as softmax, layer_norm and cross_entropy
 
     >>> Policy(contractions="bfloat16", reductions="float32")
     Policy(contractions='bfloat16', reductions='float32')

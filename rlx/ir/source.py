@@ -66,10 +66,7 @@ def in_scope(name: str) -> Iterator[None]:
 
 
 def nearest_frames() -> tuple[FrameType | None, FrameType | None]:
-    """The user's nearest frame, after the frame that it called.
-
-    Frames of rlx and of what calls rlx for the user are not the user's.
-    """
+    """The nearest frame of the user (see `is_between`), and the frame that it called."""
     entry, frame = None, sys._getframe(1)
     while frame is not None and is_between(frame):
         entry, frame = frame, frame.f_back

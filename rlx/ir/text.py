@@ -31,10 +31,7 @@ SMALL = 16  # constants of so many elements are printed in full
 
 
 def equal(first: Graph, second: Graph) -> bool:
-    """Whether two graphs have the same nodes, types and attributes.
-
-    Names do not count.
-    """
+    """Whether graphs have the same nodes, types and attributes; names do not count."""
     return fingerprint(first) == fingerprint(second)
 
 

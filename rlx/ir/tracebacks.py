@@ -40,10 +40,7 @@ def boundary(fn: Fn) -> Fn:
 
 
 def hide_frames(error: BaseException) -> None:
-    """Remove the frames of rlx from the tracebacks of an exception and its causes.
-
-    Nothing else about it changes: type, cause, notes.
-    """
+    """Remove the frames of rlx from the tracebacks of an exception and its causes."""
     if config.traceback == "full":
         return
     seen: set[int] = set()

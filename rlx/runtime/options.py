@@ -19,21 +19,21 @@ TIERS = ("auto", "fast", "max")
 
 @record
 class CompileOptions:
-    """The options of one compile.
+    """The options of one compile; a wrong value is an `ArgumentError`.
 
-    `name` stands in what RLX_DEBUG prints and RLX_DUMP writes, instead of the graph's own;
-    `check` verifies the graph after every pass, or not, whatever RLX_CHECK says. `donate` names
-    parameters (`params` means all of its leaves) whose arrays may not be used after a call, so
-    that results can take over their memory. For a graph of symbolic sizes, `specialize` compiles
-    it for each size it meets, and `buckets` (a dict from names of dims to sizes) for the next
-    larger of these.
-    If it is `deterministic="batch"`, the numbers of a row do not depend on how many rows there are.
-    As many of the last parameters as are `fixed` get the same arrays in many calls. The `tier` is
-    "fast" for code that is soon there, "max" for code that took long to make and may run faster.
-    `precision` is a policy or its name; without one the session's holds.
-    `in_shardings` and `out_shardings` have a `NamedSharding` or None for each parameter or result.
-    With `debug_nans` an operation that makes a NaN is an error, whatever the setting says.
-    A value that a field does not have is an `ArgumentError` that names the field.
+    name            what RLX_DEBUG prints and RLX_DUMP writes instead of the graph's own name
+    check           whether the graph is verified after every pass; None does as RLX_CHECK says
+    donate          names of parameters (`params` means all of its leaves) whose arrays may not be
+                    used after a call, so that results can take over their memory
+    specialize      whether a graph of symbolic sizes is compiled for each size that it meets
+    buckets         {name of a dim: sizes}; it is compiled for the next larger of these instead
+    deterministic   "batch": the numbers of a row do not depend on how many rows there are
+    tier            "fast" compiles quickly, "max" takes long for code that may run faster
+    fixed           how many of the last parameters get the same arrays in many calls
+    precision       a policy or its name; None takes the session's
+    in_shardings    a `NamedSharding` or None for each parameter
+    out_shardings   the same for each result
+    debug_nans      True: an operation that makes a NaN is an error, whatever the setting says
 
     >>> CompileOptions(tier="max", donate="x").donate
     ('x',)

@@ -90,10 +90,7 @@ def apply_ready(op: Op, given: Sequence[Operand], attrs: dict[str, Any]) -> Any:
 
 
 def apply_like(like: Any, op: str, **attrs: Any) -> Any:
-    """Apply an op without operands.
-
-    If `like` is traced it is recorded, so that it fuses there.
-    """
+    """Apply an op without operands; it is recorded if `like` is traced."""
     if not isinstance(like, TracedTensor):
         return apply(op, **attrs)
     return record(OPS[op], [], OPS[op].complete(attrs))[0]
@@ -102,8 +99,8 @@ def apply_like(like: Any, op: str, **attrs: Any) -> Any:
 def _is_recorded(op: Op, attrs: dict[str, Any]) -> bool:
     """Whether an op must be recorded, even if its operands are known.
 
-    So it is with symbolic sizes, with nested graphs that look at other members of a batch, and,
-    while a graph is recorded, with calls of Python functions: they happen when it runs.
+    Such are ops of symbolic sizes, nested graphs with collectives, and, while a graph is recorded,
+    calls of Python functions, which happen when it runs.
     """
     flat = [a for attr in attrs.values() for a in (attr if isinstance(attr, tuple) else (attr,))]
     inner = [node.op for a in flat if isinstance(a, Graph) for node in a.walk()]
@@ -120,9 +117,8 @@ def _is_recorded(op: Op, attrs: dict[str, Any]) -> bool:
 def makes_much(op: Op, given: Sequence[Operand], attrs: dict[str, Any]) -> bool:
     """Whether an op would make a large constant of small ones while recording.
 
-    It gives more than `LARGE` bytes, and more than twice as many as it takes. Compiled code
-    computes them again, fused with what reads them, where they would else be made
-    now and kept as an argument that nobody sees. Who asks for their numbers gets them.
+    That is one of more than `LARGE` bytes, and more than twice those of the operands. Compiled code
+    recomputes it, fused with its users; else it would be a hidden argument.
     """
     around = builder.open_builders()
     if not around or around[0].runs_once:  # on known arrays: nothing is compiled
@@ -197,10 +193,7 @@ def operand_type(x: Operand) -> Type:
 
 
 def described(*operands: Any) -> list[str]:
-    """Lines for an error: type and origin of each operand.
-
-    Operands are called `x` and `y` where there are two.
-    """
+    """Lines for an error: type and origin of each operand, of two as `x` and `y`."""
     names = "xy"[: len(operands)] if len(operands) <= 2 else [f"#{i}" for i in range(len(operands))]
     lines = []
     for name, x in zip(names, operands, strict=True):
@@ -210,18 +203,12 @@ def described(*operands: Any) -> list[str]:
 
 
 def is_weak(x: Operand) -> bool:
-    """Whether the operand is weakly typed: it came from Python numbers.
-
-    The dtype of such an operand yields to others.
-    """
+    """Whether the operand is weakly typed: it came from Python numbers."""
     return x.weak if isinstance(x, TracedTensor) else is_python_scalar(x)
 
 
 def record(op: Op, operands: Sequence[Operand], attrs: dict[str, Any]) -> list[TracedTensor]:
-    """Record an op in the graph under construction.
-
-    An operand at least must be traced.
-    """
+    """Record an op, of which an operand is traced, in the graph under construction."""
     like = next((x for x in operands if not is_python_scalar(x)), None)
     like_type = None if like is None else operand_type(like)
     args = [to_value(x, like_type) for x in operands]
@@ -275,10 +262,7 @@ def _number(x: Any, dtype: np.dtype) -> bool | int | float | complex:
 
 
 def literal(array: np.ndarray, *, like: Operand | None = None) -> Any:
-    """Convert a small array to a literal: a constant of the graph under construction.
-
-    It stays an `Array` unless `like` is traced.
-    """
+    """Convert a small array to a constant of the graph if `like` is traced."""
     if isinstance(like, TracedTensor):
         return TracedTensor(OPS["constant"].lift(array))
     return Array(array)

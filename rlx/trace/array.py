@@ -23,7 +23,7 @@ class Array(Operators):
 
     Its memory never changes: an assignment, `x[i] = v`, gives the object new memory. `_data` is a
     read-only C-contiguous NumPy array, or the device's own form of one if `_device` is not None.
-    Compiled code makes instances without calling `__init__`, so the slots are a contract.
+    Compiled code makes instances without calling `__init__`: it relies on the slots.
     """
 
     __slots__ = ()
@@ -220,10 +220,10 @@ class Array(Operators):
 
 
 def _sealed(data: np.ndarray) -> np.ndarray:
-    """The same read-only memory, below which there is no array to make writeable.
+    """The same memory as an array that nothing can make writeable.
 
-    NumPy makes an array writeable that owns its memory, or whose base is. The base here is a
-    capsule, as libraries exchange them, which keeps the memory and gives it to nobody.
+    NumPy makes an array writeable that owns its memory, or whose base is. The base here is a DLPack
+    capsule, which is no array.
     """
     try:
         return np.from_dlpack(data)

@@ -31,7 +31,7 @@ def one_axis(name: str, axis: Any, rank: int) -> int:
 def some_axes(name: str, axis: Any, rank: int, *, twice: bool = False) -> tuple[int, ...]:
     """Give axes counted from 0, in the order written; None means all.
 
-    An axis may be named again if that means something, `twice`.
+    An axis may be named again if `twice`.
     """
     if axis is None:
         return tuple(range(rank))
@@ -55,10 +55,7 @@ def integer(what: str, n: Any) -> int:
 
 
 def number(what: str, n: Any) -> Any:
-    """Give back a number, or an array without axes.
-
-    `what` it stands for is named in the error.
-    """
+    """Give back a number, or an array without axes; else raise an error about `what`."""
     is_plain = isinstance(n, int | float | np.number) and not isinstance(n, bool)
     dtype = getattr(n, "dtype", None)
     shape = getattr(n, "shape", None)

@@ -118,7 +118,7 @@ def of_two(
 ) -> Callable[[Any, Any], Any]:
     """Add a fast path for small arrays to a function of two numbers.
 
-    It is not compiled unless it `has_code` that gives NumPy's bits.
+    It is compiled if it `has_code` that gives NumPy's bits.
     """
     ranges: dict[np.dtype, Range] = {}
     hot: short_ways.Code | None = None
@@ -163,10 +163,7 @@ def of_two(
 def _with_number(
     function: Callable[[Any, Any], Any], chosen: Chosen, has_code: bool, *, is_first: bool
 ) -> Callable[[Array, Any], Any]:
-    """The function of an array and something else, which is a Python number on short ways.
-
-    The other comes second in both, unless it `is_first` in the call.
-    """
+    """The fast path for an array and a Python number, which comes second unless it `is_first`."""
     ranges: dict[type, dict[np.dtype, Range]] = {int: {}, float: {}}
     hot: short_ways.Code | None = None
     number, left = None, OFTEN * has_code  # code is for this number
@@ -362,10 +359,7 @@ def view(data: Any) -> Array:
 
 
 def changed(name: str, x: Any, index: Any, values: Any) -> Array | None:
-    """The array with other elements at numbers and slices.
-
-    `name` is the action for errors.
-    """
+    """The array with other elements at numbers and slices; errors name the action."""
     if not is_free(x) or not _is_plain(index):
         return None
     data = np.array(x._data)

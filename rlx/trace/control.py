@@ -140,10 +140,7 @@ def _branch(
 
 
 def _meeting_types(name: str, traced: Sequence[Traced]) -> list[Type]:
-    """The common type of each result of branches.
-
-    Results of Python numbers take the dtype of other branches.
-    """
+    """The common type of each result of branches; Python numbers take that of the others."""
     paths = pytree.paths(traced[0].out_tree, "result")
     types = []
     for i, path in enumerate(paths):

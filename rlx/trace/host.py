@@ -83,10 +83,7 @@ def _exact_integers(x: Any, found: np.ndarray) -> np.ndarray:
 
 
 def _default_of_list(x: Any, found: np.ndarray) -> np.dtype:
-    """A list of Python numbers takes the default dtype.
-
-    NumPy numbers in the list keep theirs.
-    """
+    """The dtype of a list: the default one, if its numbers are Python's and not NumPy's."""
     if any(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves_of_lists(x)):
         return found.dtype
     if not found.size:
@@ -104,10 +101,7 @@ def leaves_of_lists(x: Any) -> Iterator[Any]:
 
 
 def _check_range(found: np.ndarray, wanted: np.dtype) -> None:
-    """Check that numbers which become integers fit.
-
-    To wrap them there is `astype` of an array.
-    """
+    """Check that numbers which become integers fit; `astype` of an array wraps them."""
     if not is_integer(wanted) or found.dtype.kind not in "iuf" or found.dtype == wanted:
         return
     limits = np.iinfo(wanted)

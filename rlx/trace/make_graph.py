@@ -35,20 +35,15 @@ from .tensor import TracedTensor, fix_for, knowing, known_array
 
 @record
 class Traced:
-    """A recorded function.
+    """A recorded function."""
 
-    `graph` takes the leaves of (args, kwargs), then the `captures`: arrays, or values of
-    enclosing graphs; the elements of `baked` arrays are constants in it. `out_tree` gives the
-    results their structure; `out_weak` tells which came from Python numbers only.
-    """
-
-    graph: Graph
-    captures: tuple[Array | Value, ...]
-    in_tree: pytree.Structure
+    graph: Graph  # takes the leaves of (args, kwargs), then the captures
+    captures: tuple[Array | Value, ...]  # arrays, or values of enclosing graphs
+    in_tree: pytree.Structure  # of (args, kwargs)
     out_tree: pytree.Structure
-    in_weak: tuple[bool, ...]
-    out_weak: tuple[bool, ...]
-    baked: tuple[Any, ...] = ()
+    in_weak: tuple[bool, ...]  # which leaves are weakly typed
+    out_weak: tuple[bool, ...]  # which results are
+    baked: tuple[Any, ...] = ()  # arrays whose elements are constants in the graph
 
     @property
     def n_args(self) -> int:

@@ -26,10 +26,9 @@ def home(name: str, operands: Sequence[Any], placed: Sequence[Placed] = ()) -> M
 def common_device(
     name: str, operands: Sequence[Any], placed: Sequence[Placed] = ()
 ) -> Memory | None:
-    """The common memory of arrays; None is the host's.
+    """The common memory of arrays; None is the host's, which yields to another.
 
-    What lies on the host, arrays and numbers, goes where the others are; two devices are an error,
-    and so is one on which a function among `placed` does not run.
+    Two devices are an error, and so is one on which a function among `placed` does not run.
     """
     places: list[Memory] = []
     for x in operands:

@@ -37,10 +37,7 @@ FLOAT = DTYPES["float32"]
 
 
 def result_dtype(*operands: Any, inexact: bool = False) -> np.dtype:
-    """The dtype that operands promote to.
-
-    `inexact` turns integers and bools into float32.
-    """
+    """The dtype that operands promote to; `inexact` turns integers into float32."""
     strong = [operand_type(x).dtype for x in operands if not is_weak(x)]
     weak = [operand_type(x).dtype for x in operands if is_weak(x)]
     dtype = promote(*strong) if strong else promote(*weak)
@@ -60,20 +57,14 @@ def _kind(dtype: np.dtype) -> int:
 
 
 def promote_operands(*operands: Any, inexact: bool = False) -> list[Any]:
-    """Convert operands to the dtype that they promote to.
-
-    Python numbers stay as they are.
-    """
+    """Convert operands to the dtype that they promote to; Python numbers stay."""
     given = [as_operand(x) for x in operands]
     dtype = result_dtype(*given, inexact=inexact)
     return [x if is_python_scalar(x) else convert(x, dtype) for x in given]
 
 
 def broadcast_operands(name: str, *operands: Any) -> list[Any]:
-    """Broadcast operands to one shape, as in NumPy.
-
-    `name` is the function for the error.
-    """
+    """Broadcast operands of the function `name` to one shape, as in NumPy."""
     given = [as_operand(x) for x in operands]
     shape = broadcast_shapes(name, *(operand_type(x).shape for x in given))
     return [broadcast_to(x, shape) for x in given]
@@ -98,9 +89,9 @@ def _apply_fitted(op: Op | str, name: str, dtypes: Sequence[np.dtype], given: Se
 
 
 def fit_operands(name: str, dtype: np.dtype, *operands: Any) -> list[Any]:
-    """Convert operands to a dtype and broadcast them to one shape.
+    """Convert operands of the function `name` to a dtype and one shape, for `apply`.
 
-    `apply` wants them so. `name` is the function for the error. If one is traced, all are.
+    If one is traced, all are.
     """
     return fit_each(name, [dtype] * len(operands), operands)
 

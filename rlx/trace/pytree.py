@@ -75,10 +75,7 @@ _plain_leaves: set[type] = {bool, int, float, complex, np.ndarray}
 
 
 def set_adopter(adopt: Callable[[Any], bool]) -> None:
-    """Set the function that may register unknown classes of leaves.
-
-    It registers a class that is a container to another library, and tells whether it did.
-    """
+    """Set the function that registers foreign containers, and tells whether it did."""
     global _adopt
     _adopt = adopt
 
@@ -368,17 +365,13 @@ def _entry_text(entry: Any) -> str:
 
 
 class Fields(NamedTuple):
-    """The attributes of a registered class that matter.
+    """The attributes of a registered class that matter."""
 
-    Its children are in those of `names`; what is in those of `static` belongs to the structure.
-    `make(cls, values)` makes an instance; without it the class's own `unflatten` does. Those of
-    `names` that are in `state`, too, hold what is not trained.
-    """
-
-    names: tuple[str, ...]
-    static: tuple[str, ...]
+    names: tuple[str, ...]  # of children
+    static: tuple[str, ...]  # of what belongs to the structure
+    # (class, values) -> an instance; without it the class's own `unflatten` makes it
     make: Callable[[Any, dict[str, Any]], Any] | None = None
-    state: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()  # those of `names` that are not trained
 
 
 _fields: WeakKeyDictionary[type, Fields] = WeakKeyDictionary()
@@ -393,10 +386,7 @@ def fields_of(cls: type) -> Fields | None:
 
 
 def state_mask(treedef: Structure) -> list[bool]:
-    """Whether each leaf is state of a module, which is not trained.
-
-    Gradients with respect to it are zero, and optimizers pass it by.
-    """
+    """Whether each leaf is state of a module, which is not trained."""
     if treedef.is_leaf():
         return [False]
     fields = None if treedef.type is None else _fields.get(treedef.type)
@@ -417,10 +407,7 @@ def without_state(tree: Any) -> Any:
 
 
 def restore_state(tree: Any, like: Any) -> Any:
-    """What `without_state` gave, or has its structure, with the state of another tree.
-
-    Trees of other structures are given back.
-    """
+    """What `without_state` gave, with the state of another tree; else the tree itself."""
     found, spec = flatten(like)
     mask, given = state_mask(spec), leaves(tree)
     if not any(mask) or len(given) != mask.count(False):

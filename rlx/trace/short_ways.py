@@ -21,10 +21,7 @@ Code = Callable[..., Any]  # of known arrays; gives something else than an `Arra
 
 
 class Kinds(Generic[Kind]):
-    """A cache by kind of call, first in, first out.
-
-    Each step is one operation on a dict, so threads need no lock.
-    """
+    """A FIFO cache by kind of call, in single operations on a dict: it needs no lock."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
@@ -60,10 +57,7 @@ exact_code = _no_code
 
 
 def set_exact_code(make: Callable[[Callable[..., Any], tuple[Any, ...]], Code | None]) -> None:
-    """Set the compiler of functions of numbers, whose code gives NumPy's bits.
-
-    The code takes the arrays among the arguments.
-    """
+    """Set the compiler of functions of numbers, to code of arrays with NumPy's bits."""
     global exact_code
     exact_code = make
 
@@ -76,10 +70,7 @@ ufunc_code = _no_loop
 
 
 def set_ufunc_code(make: Callable[[np.ufunc, np.dtype, int], Code | None]) -> None:
-    """Set the source of code for ufuncs on small arrays.
-
-    The code gives NumPy's bits.
-    """
+    """Set the source of code for ufuncs on small arrays, which gives NumPy's bits."""
     global ufunc_code
     ufunc_code = make
 

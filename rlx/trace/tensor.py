@@ -115,7 +115,7 @@ def _computed(value: Value, arrays: Sequence[Known]) -> dict[Value, Known]:
 class TracedTensor(Operators):
     """A value of the graph under construction that behaves as an array.
 
-    `weak` marks a value that came from Python numbers: it takes the dtype of what it meets.
+    A `weak` one came from Python numbers: it takes the dtype of what it meets.
     """
 
     __slots__ = ()
@@ -290,10 +290,7 @@ def leaked(tensor: TracedTensor) -> LeakedTracerError:
 
 
 def holder_of(thing: object) -> str:
-    """Name what outside of the running frames refers to a thing.
-
-    The name is empty if nothing is found.
-    """
+    """Name what outside of the running frames refers to a thing, or give ""."""
     for referrer in gc.get_referrers(thing):
         if isinstance(referrer, FrameType):
             continue

@@ -151,21 +151,15 @@ class InField(NamedTuple):
 
 
 class Ties:
-    """What an array is tied to.
-
-    `birth` is the number of the trace that made it, `bases` are the arrays it is a part of, as
-    weak references, `parts` the arrays that are parts of it, with their places. `owner` says who
-    else relies on the elements; `holder`, if there is one, must be alive for that. An array that is
-    in a `field` of a module never changes.
-    """
+    """What an array is tied to."""
 
     # of the class, so that most ties set one of them only
-    birth: int | None = None
-    field: InField | None = None
-    bases: tuple[weakref.ref[Any], ...] = ()
-    parts: Parts | None = None
-    owner = ""
-    holder: weakref.ref[Any] | None = None
+    birth: int | None = None  # the number of the trace that made it
+    field: InField | None = None  # the field of a module that has it: it never changes then
+    bases: tuple[weakref.ref[Any], ...] = ()  # the arrays it is a part of
+    parts: Parts | None = None  # the arrays that are parts of it, with their places
+    owner = ""  # who else relies on the elements
+    holder: weakref.ref[Any] | None = None  # must be alive for that
 
 
 class Outdated:
@@ -187,10 +181,7 @@ class Outdated:
 
 @contextmanager
 def tracing() -> Iterator[None]:
-    """Note which arrays a trace makes in the block, for it may assign to these only.
-
-    A branch that runs at once counts as a trace.
-    """
+    """Note which arrays a trace or branch makes in the block: it may assign to these."""
     global open_traces
     with _counting:
         open_traces += 1
@@ -218,9 +209,9 @@ def new_ties() -> Ties | None:
 
 
 def make_here(results: Any) -> Any:
-    """Note that compiled code, which skips `__init__`, made these arrays.
+    """Note that compiled code, which skips `__init__`, made arrays; gives them back.
 
-    To be called if `open_traces` is not 0. Gives the arrays back.
+    To be called if `open_traces` is not 0.
     """
     for array in results if isinstance(results, tuple) else (results,):
         array._ties = new_ties()

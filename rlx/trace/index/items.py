@@ -69,10 +69,7 @@ def check_places(places: Any, size: Size, axis: int) -> None:
 
 
 def check_ends(places: Any, size: Size, look: Rule) -> None:
-    """Let `look` see the least and the greatest of some integers.
-
-    It gets the size, too, if that is open.
-    """
+    """Let `look` see the least and the greatest of some integers, and an open size."""
     if places.size == 0:
         return
     if isinstance(places, Array):

@@ -136,10 +136,7 @@ def _one_value(x: Any, mask: Any, values: Any) -> ShapeError:
 
 @final
 class Chosen(Operators):
-    """`x[mask]` where the mask, and so the number of elements, is not known.
-
-    `x[mask] *= 2` may change it in place and put it back; all else raises the error.
-    """
+    """`x[mask]` of an unknown mask, for `x[mask] *= 2`; all else raises the error."""
 
     __slots__ = ("_change", "_elements", "_index", "_of", "error")
 

@@ -41,20 +41,15 @@ from .masks import Chosen, traced_mask
 
 @record(frozen=False)
 class Plan:
-    """An index read for a shape.
-
-    For each axis `start`, `stop`, `step` of the basic step (a positive step) and `flipped`.
-    After it, `kinds` says what each axis of the view becomes: "keep", "drop" (a number) or
-    "take" (an integer array, in `arrays`); "new" adds an axis, "gap" only keeps arrays apart.
-    `arrays` holds the places along taken axes in order.
-    """
+    """An index read for a shape: a slice of each axis, then what becomes of the axis."""
 
     start: list[int] = field(default_factory=list)
     stop: list[Any] = field(default_factory=list)
-    step: list[int] = field(default_factory=list)
-    flipped: list[int] = field(default_factory=list)
+    step: list[int] = field(default_factory=list)  # positive
+    flipped: list[int] = field(default_factory=list)  # axes that are reversed
+    # "keep", "drop" (a number) or "take" (an array); "new" adds an axis, "gap" keeps arrays apart
     kinds: list[str] = field(default_factory=list)
-    arrays: list[Any] = field(default_factory=list)
+    arrays: list[Any] = field(default_factory=list)  # the indices along taken axes, in order
 
     def add(self, kind: str, start: Any, stop: Any, step: int = 1) -> None:
         """Append an axis."""

@@ -274,10 +274,7 @@ def _written(combine: str, x: Any, indices: Any, updates: Any, **attrs: Any) -> 
 
 
 def _by_number(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique: bool) -> Any:
-    """Update at stepped slices with index arrays.
-
-    The elements are counted, and updates scatter by count.
-    """
+    """Update at stepped slices with index arrays: scatter by the numbers of the elements."""
     dtype = index_dtype(INDEX, x.size)
     numbers = apply_like(x, "iota", shape=(x.size,), axis=0, dtype=dtype)
     numbers = apply("reshape", numbers, shape=tuple(x.shape))
@@ -372,10 +369,7 @@ def in_place(name: str, x: Operators, y: Any) -> Any:
 
 
 def like_before(name: str, x: Operators, result: Any) -> Any:
-    """Convert the result of `x += v` to the dtype of x.
-
-    A result of a higher kind, or of another shape, is an error.
-    """
+    """Convert the result of `x += v` to the dtype of x, or raise an error."""
     if result is NotImplemented or (isinstance(x, TracedTensor) and x.weak):
         return result
     if tuple(result.shape) != tuple(x.shape):
