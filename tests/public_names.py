@@ -54,13 +54,16 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 def public_names() -> list[str]:
     """Each public name as `module.name(signature)`, sorted."""
-    found: set[str] = set()
+    return sorted({place + _signature(value) for place, value in public_values()})
+
+
+def public_values() -> Iterator[tuple[str, object]]:
+    """Each public name with what it names: modules, functions, classes, their members."""
     for root in ROOTS:
-        found.update(_of_module(root, _module(root)))
-    return sorted(found)
+        yield from _of_module(root, module_of(root))
 
 
-def _module(name: str) -> object:
+def module_of(name: str) -> object:
     """A module by its import, or what stands under that name in its package."""
     try:
         return importlib.import_module(name)
@@ -69,7 +72,7 @@ def _module(name: str) -> object:
         return getattr(importlib.import_module(package), last)
 
 
-def _of_module(name: str, module: object) -> Iterator[str]:
+def _of_module(name: str, module: object) -> Iterator[tuple[str, object]]:
     """Names a user reaches; inside rlx.scipy those of its modules, too."""
     for key in sorted(set(getattr(module, "__all__", None) or dir(module))):
         if key.startswith("_"):
@@ -79,7 +82,7 @@ def _of_module(name: str, module: object) -> Iterator[str]:
         if isinstance(value, ModuleType):
             is_public = value.__name__ == place and SCIPY.fullmatch(place) and _is_door(value)
             if is_public or key in getattr(module, "__all__", ()):
-                yield place
+                yield place, value
             if is_public:
                 yield from _of_module(place, value)
         elif hasattr(module, "__all__") or _is_of(module, value) or _is_numpy(name, key):
@@ -105,20 +108,19 @@ def _is_of(module: object, value: object) -> bool:
     return home == getattr(module, "__name__", "")
 
 
-def _of_value(place: str, value: object) -> Iterator[str]:
-    yield place + _signature(value)
+def _of_value(place: str, value: object) -> Iterator[tuple[str, object]]:
+    yield place, value
     if inspect.isclass(value) and value.__module__.startswith("rlx"):
         for base in value.__mro__:
             if base.__module__.startswith("rlx"):
                 for key, member in vars(base).items():
                     if not key.startswith("_"):
-                        function = getattr(member, "__func__", member)
-                        yield f"{place}.{key}{_signature(function)}"
+                        yield f"{place}.{key}", getattr(member, "__func__", member)
 
 
 def _signature(value: object) -> str:
     """Parameter names, kinds and whether each has a default: alike in every Python."""
-    if not callable(value) or _is_namespace(value) or _is_worded_elsewhere(value):
+    if not callable(value) or is_namespace(value) or is_worded_elsewhere(value):
         return ""
     try:
         signature = inspect.signature(value)
@@ -131,7 +133,7 @@ def _signature(value: object) -> str:
     return str(inspect.Signature(parameters))
 
 
-def _is_worded_elsewhere(value: object) -> bool:
+def is_worded_elsewhere(value: object) -> bool:
     """Whether arguments are Python's or NumPy's, whose versions word them differently."""
     if not inspect.isclass(value):
         return not str(getattr(value, "__module__", "")).startswith("rlx")
@@ -139,7 +141,7 @@ def _is_worded_elsewhere(value: object) -> bool:
     return issubclass(value, Enum) or not maker.__module__.startswith("rlx")
 
 
-def _is_namespace(value: object) -> bool:
+def is_namespace(value: object) -> bool:
     """Whether it is a class of functions alone, which nobody calls: a distribution."""
     members = [m for k, m in vars(value).items() if k[0] != "_"] if inspect.isclass(value) else []
     return bool(members) and all(isinstance(member, staticmethod) for member in members)

@@ -21,7 +21,8 @@ __all__ = ["ravel_pytree"]
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     """All arrays of a tree in one vector, and the function that undoes it.
 
-    The vector has the dtype that all arrays promote to; the way back gives each its own again.
+    The vector has the dtype that all arrays of `pytree` promote to; the way back gives each its own
+    again, and raises a `ShapeError` for a vector of another length.
 
     >>> vector, unravel = ravel_pytree({"b": rnp.array([3.0]), "w": rnp.ones((1, 2))})
     >>> vector.tolist(), unravel(vector * 2)["w"].tolist()

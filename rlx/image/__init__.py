@@ -36,7 +36,10 @@ class ResizeMethod(enum.Enum):
 
     @staticmethod
     def from_string(s: str) -> ResizeMethod:
-        """The method of a name: nearest, linear (bilinear, triangle), cubic, ..."""
+        """The method called `s`: nearest, linear (bilinear, triangle), cubic, ...
+
+        Any other name is an `AttributeValueError`.
+        """
         found = NAMES.get(s) if isinstance(s, str) else None
         if found is None:
             raise AttributeValueError(
@@ -93,9 +96,10 @@ def resize(
 ) -> Any:
     """An array resampled to another shape of the same rank.
 
-    `method` is nearest, linear, cubic, lanczos3 or lanczos5. With `antialias` the kernel is widened
-    where an axis shrinks, so that every element counts. `precision` is taken for JAX's sake: all
-    digits are kept.
+    `image` has any rank; the result has the shape `shape` and the dtype of the image, float32 for
+    integers. `method` is nearest, linear, cubic, lanczos3 or lanczos5. With `antialias` the kernel
+    is widened where an axis shrinks, so that every element counts. `precision` is taken for JAX's
+    sake: all digits are kept. A shape of another rank is a `ShapeError`.
 
     >>> resize(rnp.array([[0.0, 1.0]]), (1, 4), "linear").tolist()
     [[0.0, 0.25, 0.75, 1.0]]
@@ -137,8 +141,9 @@ def scale_and_translate(
 ) -> Any:
     """An array scaled and moved along axes: x goes to `scale * x + translation`.
 
-    `scale` and `translation` have a number for each of `spatial_dims`. What comes from outside is
-    0. The method is not `nearest`.
+    `scale` and `translation` have a number for each of `spatial_dims`; the result has the shape
+    `shape`. What comes from outside of `image` is 0. `method`, `antialias` and `precision` are as
+    for `resize`; "nearest" is an `AttributeValueError`.
 
     >>> moved = scale_and_translate(
     ...     rnp.ones((1, 3)), (1, 4), (1,), rnp.array([1.0]), rnp.array([1.0]), "linear")

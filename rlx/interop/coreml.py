@@ -22,12 +22,16 @@ PRECISIONS = ("float32", "float16")
 def export_coreml(
     fn: Callable[..., Any], *specs: Any, path: str | Path, precision: str = "float32"
 ) -> Path:
-    """Write a function of arguments like `specs` as a Core ML package.
+    """Write the function `fn` of arguments like `specs` as a Core ML package.
 
-    Gives its path. Inputs are named after the function's arguments, outputs `y0`, `y1` and so on; a
-    scalar is an array of one element there, a bool a whole number. Arrays that the function uses
-    from outside are part of the package. With the `precision` "float16" all floats are computed in
-    that, the only one of Apple's neural engine. macOS 15 and iOS 18 run it.
+    Returns its `path`, which ends in ".mlpackage". Inputs are named after the function's arguments,
+    outputs `y0`, `y1` and so on; a scalar is an array of one element there, a bool an integer.
+    Arrays that the function uses from outside are part of the package. With the `precision`
+    "float16" all floats are computed in that, the only one of Apple's neural engine. macOS 15 and
+    iOS 18 run it.
+
+    Raises a `DeviceUnavailable` without coremltools, an `AttributeValueError` for another path or
+    precision, a `SymbolicSizeError` for open sizes.
 
         path = rlx.export_coreml(model, rlx.spec((1, 64)), path="digits.mlpackage")
     """

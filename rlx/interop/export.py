@@ -172,8 +172,9 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 def export(fun: Callable[..., Any], *specs: Any, **named: Any) -> Exported:
     """Record a function for arguments like `specs`, to be kept in a file.
 
-    What it uses from outside, such as the weights of a model, is kept with it. Sizes may be
-    symbolic. Arguments and results are arrays in lists, tuples, named tuples and dicts.
+    Arguments that `fun` takes by keyword are `named`. What it uses from outside, such as the
+    weights of a model, is kept with it. Sizes may be symbolic. Arguments and results are arrays in
+    lists, tuples, named tuples and dicts. Returns an `Exported`.
 
     >>> import rlx
     >>> weights = rlx.numpy.array([1.0, 2.0])
@@ -213,7 +214,10 @@ def _check_is_known(node: Node) -> None:
 
 
 def load_exported(source: str | Path | bytes) -> Exported:
-    """Read what `export` has kept, from a file or from bytes."""
+    """Read what `export` has kept, from a file or from bytes.
+
+    `source` is a path or the bytes. Returns an `Exported`; a damaged file is a `FileFormatError`.
+    """
     if isinstance(source, bytes | bytearray | memoryview):
         return _read(bytes(source))
     return read_file(source, _read)
@@ -223,6 +227,8 @@ def load_exported(source: str | Path | bytes) -> Exported:
 class Exported:
     """A function without its code: call it as the one that was exported.
 
+    `export` and `load_exported` make it: of a `graph`, the `weights` it has from outside, and the
+    structures of `inputs` and `results`.
     It can be jitted for a device, batched and differentiated as any function; but not
     differentiated if `without_rules`: derivatives that users gave to parts of it are not in a file.
     """
@@ -239,6 +245,8 @@ class Exported:
         self._inputs, self._results = inputs, results
         self._compiled: dict[Any, CompiledGraph] = {}
         self.__name__ = graph.name
+        origins = [p.origin for p in graph.params]  # the arguments have the names of the function
+        self.__signature__ = signature_of(parameters_of(inputs, origins, self.in_types))
 
     def __repr__(self) -> str:
         return f"<{self.graph.signature} exported>"
@@ -273,7 +281,7 @@ class Exported:
         return load_exported, (self.serialize(),)
 
     def save(self, path: str | Path) -> None:
-        """Write the file."""
+        """Write the file at `path`, whole or not at all."""
         write_file(path, self.serialize())
 
     @boundary
@@ -291,12 +299,6 @@ class Exported:
             origins = [p.origin for p in self.graph.params]
             wanted = parameters_of(self._inputs, origins, self.in_types)
             raise wrong_arguments(self.__name__, wanted, self._inputs, found)
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """The arguments by the names they were exported with."""
-        origins = [p.origin for p in self.graph.params]
-        return signature_of(parameters_of(self._inputs, origins, self.in_types))
 
     def _check_types(self, given: Sequence[Any]) -> None:
         """Raise if an argument has another dtype, or sizes that it was not exported for."""

@@ -22,7 +22,7 @@ def from_jax(
 ) -> Callable[..., Any]:
     """Give a function of JAX arrays as one of rlx arrays.
 
-    JAX records the function once for the shapes it is called with, and rlx replays the record with
+    JAX records `fun` once for the shapes it is called with, and rlx replays the record with
     functions of its own: so it can be jitted, differentiated and batched by rlx, on any device.
     Arguments and results are pytrees, as JAX knows them. Arguments of `static_argnums`, and those
     passed by a name of `static_argnames`, reach the function as they are.

@@ -24,9 +24,10 @@ from ..trace.tensor import TracedTensor
 class Graph(ir.Graph):
     """A graph to be filled: inputs and parameters, ops as methods, outputs.
 
-    Every function of `rlx.numpy`, `rlx.nn.functional` and `rlx.lax` is a method: `g.matmul(x, w)`.
-    In a block `with g:` operators work, too. `Session.compile` compiles it as the function it
-    stands for; its inputs and parameters have the names that `run` and `set_param` use.
+    `name` is what errors and reports call it. Every function of `rlx.numpy`, `rlx.nn.functional`
+    and `rlx.lax` is a method: `g.matmul(x, w)`. In a block `with g:` operators work, too.
+    `Session.compile` compiles it as the function it stands for; its inputs and parameters have the
+    names that `run` and `set_param` use.
 
     >>> import rlx
     >>> g = Graph("hello")
@@ -48,9 +49,10 @@ class Graph(ir.Graph):
         self._opened: list[AbstractContextManager[None]] = []
 
     def input(self, name: str, shape: Any, dtype: Any = "float32") -> TracedTensor:
-        """Add an input, an array that each call is given.
+        """Add an input, an array that each call is given, and return its tensor.
 
-        A name in the shape is an open size.
+        A `name` that the graph has already is an `ArgumentError`. `shape` and `dtype` are its type;
+        a name in the shape is an open size.
         """
         if name in self._names:
             raise ArgumentError(
@@ -62,16 +64,22 @@ class Graph(ir.Graph):
         return TracedTensor(self.add_param(spec(shape, dtype), origin))
 
     def param(self, name: str, shape: Any, dtype: Any = "float32") -> TracedTensor:
-        """Add a parameter: an input that `set_param` or `bind` may set for all calls."""
+        """Add a parameter: an input that `set_param` or `bind` may set for all calls.
+
+        `name`, `shape` and `dtype` are as for `input`; returns its tensor.
+        """
         return self.input(name, shape, dtype)
 
     def constant(self, array: Any) -> TracedTensor:
-        """An array whose elements become a part of the graph."""
+        """An array whose elements become a part of the graph: those of `array`."""
         with self:
             return TracedTensor(OPS["constant"].lift(np.asarray(array)))
 
     def set_outputs(self, outputs: Any) -> None:
-        """Say what the graph gives: one of its tensors, or a list of them."""
+        """Say what the graph returns: `outputs` is one of its tensors, or a list of them.
+
+        Anything else is an `ArgumentError`.
+        """
         many = outputs if isinstance(outputs, list | tuple) else [outputs]
         for i, each in enumerate(many):
             if not isinstance(each, TracedTensor) or not self.owns(each.value):

@@ -19,7 +19,7 @@ from .export import host_captures
 def to_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
     """Give a function of rlx arrays as one of JAX arrays.
 
-    rlx records the function for the shapes it is called with, and JAX runs the graph op by op with
+    rlx records `fun` for the shapes it is called with, and JAX runs the graph op by op with
     functions of `jax.lax`: so JAX can jit, differentiate and batch it. Custom derivatives are kept.
     Arguments and results are pytrees. A typed key comes as its words, the key of `rlx.random`.
 
@@ -54,9 +54,10 @@ def to_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def to_stablehlo(fun: Callable[..., Any], *specs: Any, **named: Any) -> str:
-    """The text of a function in StableHLO, for arguments like `specs`.
+    """The text of `fun` in StableHLO.
 
-    Arrays that the function uses from outside are constants in it.
+    Its arguments are like `specs`, and like `named` by keyword. Arrays that the function uses from
+    outside are constants in it.
 
     >>> import rlx
     >>> text = to_stablehlo(lambda x: x * 2.0, rlx.spec((3,)))

@@ -23,7 +23,7 @@ GREATEST_STEP = 10**18
 
 
 class Checkpoints:
-    """Checkpoints of a training run in a directory; one process writes at a time.
+    """Checkpoints of a training run in a `directory`; one process writes at a time.
 
     - `keep`: how many of the last steps stay; None keeps all. Of older ones those stay whose step
       is a multiple of `keep_every`.
@@ -62,10 +62,11 @@ class Checkpoints:
         self._error: BaseException | None = None
 
     def save(self, step: int, state: Any) -> None:
-        """Save a state of training: model, optimizer state, keys and step in one tree.
+        """Save the `state` of training at a `step`.
 
-        Waits for the checkpoint before this one to be written, so at most one is in memory. A step
-        before the newest one is an error, unless that is damaged: `restore` would not find it.
+        The state is a tree: model, optimizer state and keys. Waits for the checkpoint before this
+        one to be written, so at most one is in memory. A step before the newest one is an error,
+        unless that is damaged: `restore` would not find it.
         """
         self.wait()
         step = count_of("Checkpoints.save: step", step, 0, GREATEST_STEP)
@@ -105,11 +106,11 @@ class Checkpoints:
         return None
 
     def path(self, step: int) -> Path:
-        """The file of a step."""
+        """The file of a `step`."""
         return self._directory / f"step_{step:08d}.safetensors"
 
     def restore(self, like: Any, step: int | None = None) -> Any:
-        """Load the state of a step, the last by default, as a tree like the one given.
+        """Return the state of `step`, the last by default, as a tree like `like`.
 
         A damaged file is passed over for the one before it, with a warning; if the step was named
         it is a `FileFormatError`. Without any checkpoint it is a `FileMissingError`.

@@ -38,7 +38,7 @@ Texts = Mapping[str, str] | None
 
 
 def save(path: str | PathLike[str], tree: Any, metadata: Texts = None) -> None:
-    """Save a tree of arrays in a file, whole or not at all.
+    """Save a `tree` of arrays in a file, whole or not at all.
 
     `path` ends with `.npz` for NumPy's format, else the format is safetensors (`rlx[io]`). Leaves
     are named by their paths with dots, `layers.0.weight`. An array that the tree has twice is
@@ -67,7 +67,7 @@ def load(
     rename: Rename = None,
     strict: bool = True,
 ) -> Any:
-    """Load what `save`, the safetensors library, NumPy or PyTorch wrote.
+    """Load what `save`, the safetensors library, NumPy or PyTorch wrote at `path`.
 
     No code of a file is run. Without `like` it gives nested dicts, as `flax.serialization` does:
     `layers.0.weight` is in `tree["layers"]["0"]["weight"]`. With a tree `like` (a model, or specs
@@ -76,8 +76,8 @@ def load(
 
     - `only`: names of the tree, beginnings of them (`"encoder"`), patterns (`"*.bias"`), or a
       function of a name. What is not chosen stays as it is in `like`.
-    - `rename`: `{old: new}`, names of the file or beginnings of them, or a function of a name.
-      None leaves an array out.
+    - `rename`: `{old: new}`, names of the file or beginnings of them, or a function of a name. None
+      leaves an array out.
     - `strict`: names that are missing, unexpected or of another shape or dtype are an error, which
       lists them. `strict=False` keeps what `like` has there and gives `(tree, report)`.
 
@@ -104,7 +104,9 @@ def from_bytes(
     strict: bool = True,
     format: str = "safetensors",
 ) -> Any:
-    """Load from the bytes of a file; the arguments are those of `load`.
+    """Load a tree from `data`, the bytes of a file in a `format` of `to_bytes`.
+
+    `like`, `only`, `rename` and `strict` are as for `load`, and so is what it returns.
 
     >>> from_bytes(to_bytes({"x": 1.5}))
     {'x': 1.5}
@@ -117,7 +119,9 @@ def from_bytes(
 
 
 def to_bytes(tree: Any, metadata: Texts = None, *, format: str = "safetensors") -> bytes:
-    """The bytes of the file that `save` writes.
+    """The bytes of the file that `save` writes of `tree` and `metadata`.
+
+    `format` is "safetensors" or "npz".
 
     >>> to_bytes({"x": 1.5}, format="npz")[:4]
     b'PK\\x03\\x04'
@@ -134,9 +138,9 @@ def to_bytes(tree: Any, metadata: Texts = None, *, format: str = "safetensors") 
 class ArrayFile(Mapping[str, Any]):
     """The arrays of a file by full name, read when they are asked for; from `open`.
 
-    `metadata` are the texts that were saved with them, `types` say what the arrays are. Arrays of
-    safetensors and PyTorch files share the mapped file's memory: they cost nothing until they are
-    used, and must not be used after the file was overwritten in place.
+    `path` is the file's. `metadata` are the texts that were saved with them, `types` say what the
+    arrays are. Arrays of safetensors and PyTorch files share the mapped file's memory: they cost
+    nothing until they are used, and must not be used after the file was overwritten in place.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -174,7 +178,9 @@ class ArrayFile(Mapping[str, Any]):
 
 
 def open(path: str | PathLike[str]) -> ArrayFile:
-    """Open a file without reading its arrays: a mapping of names to arrays.
+    """Open the file at `path` without reading its arrays.
+
+    Returns an `ArrayFile`, a mapping of names to arrays.
 
     >>> import tempfile, rlx
     >>> path = tempfile.mkdtemp() + "/model.safetensors"

@@ -420,11 +420,11 @@ def largest(name: str, sizes: Sequence[Size], multiple: int) -> Dim:
 
 
 def dim(name: str, min: int = 1, max: int | None = None) -> Dim:
-    """Make a symbolic size: a name with an inclusive range.
+    """Make a symbolic size: a `name` with an inclusive range from `min` to `max`.
 
     Arithmetic gives further sizes; comparisons hold for the whole range. Equal names are equal
     sizes, within one function. A size that is open equals no number, as in JAX: do not branch on
-    `x.shape[0] == 3`.
+    `x.shape[0] == 3`. An empty name or range is a `SymbolicSizeError`.
 
     >>> seq = dim("seq", max=512)
     >>> seq * 2 >= 2, (seq - 1) * seq, seq.high, seq == 3

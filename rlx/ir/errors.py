@@ -20,8 +20,8 @@ class RlxError(Exception):
     """The base class of all errors of rlx.
 
     `what` names the op and the numbers that disagree, `where` is a line of the user's code: the one
-    that runs, unless another is given. `notes` are further lines about the operands, `fix` is an
-    action.
+    that runs, unless another is given. `notes` are further lines about the operands, `fix` says
+    what to do.
     """
 
     def __init__(
@@ -35,7 +35,11 @@ class RlxError(Exception):
         self.fix = fix
 
     def at(self, op: str, operands: Sequence[str], source: Source | None) -> None:
-        """Name the op whose type rule raised it, its operands, and the line of the call."""
+        """Name the op whose type rule raised it, its operands, and the line of the call.
+
+        `op` is the op's name, `operands` are lines about them, `source` is where the call was
+        recorded. An error that knows its place stays as it is.
+        """
         if self._is_placed:
             return
         self.what = f"{op}: {self.what}"

@@ -138,16 +138,19 @@ class Graph:
         return show(self)
 
     def owns(self, value: Value) -> bool:
-        """Whether a value is of this graph, or of one of its lineage."""
+        """Whether `value` is of this graph, or of one of its lineage."""
         return value.graph is self or value.graph.lineage is self.lineage
 
     def place(self, placed: Sequence[Placed]) -> None:
-        """Require that the graph runs where functions in it do."""
+        """Require that the graph runs where functions in it do: `placed` lists them."""
         if placed:
             self.placed = tuple(dict.fromkeys((*self.placed, *placed)))
 
     def add_param(self, type: Type, origin: str = "") -> Value:
-        """Append a parameter."""
+        """Append a parameter of a `type`, and return it.
+
+        `origin` says in errors which argument it is.
+        """
         value = Value(type, self, origin=origin)
         self.params.append(value)
         return value
@@ -160,14 +163,20 @@ class Graph:
         types: tuple[Type, ...],
         source: Source | None,
     ) -> Node:
-        """Append a node whose results have the given types."""
+        """Append a node of `op` on `args`, whose results have the given `types`.
+
+        `attrs` are the op's attributes, `source` is the line it comes from. Returns the node.
+        """
         node = Node(op, args, attrs, source)
         node.results = tuple(Value(t, self, node, i) for i, t in enumerate(types))
         self.nodes.append(node)
         return node
 
     def add_like(self, node: Node, args: tuple[Value, ...], source: Source | None) -> Node:
-        """Append a node like another one, on arguments of the same types."""
+        """Append a node like `node`, on `args` of the same types; returns the new node.
+
+        `source` is the line it comes from.
+        """
         made = Node(node.op, args, node.attrs, source, node.graphs)
         made.results = tuple([Value(r.type, self, made, r.index) for r in node.results])
         self.nodes.append(made)

@@ -47,7 +47,10 @@ class Policy:
                 object.__setattr__(self, name, _name_of(name, given))
 
     def dtype(self, kind: str) -> np.dtype | None:
-        """The dtype for a class of work; None for the widest of the operands."""
+        """The dtype for a class of work; None for the widest of the operands.
+
+        `kind` is one of the fields of the policy.
+        """
         name = getattr(self, kind, None)
         return None if name is None else DTYPES[name]
 

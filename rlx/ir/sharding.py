@@ -15,7 +15,8 @@ from .types import Size
 class Mesh:
     """A grid of devices with named axes: `Mesh((2, 4), ("data", "model"))`.
 
-    It takes the first devices of the kind `device`, of all processes together.
+    `shape` has a size for each of `axis_names`, else it is an `ArgumentError`. The mesh takes the
+    first devices of the kind `device`, of all processes together.
     """
 
     shape: tuple[int, ...]
@@ -49,7 +50,10 @@ class Mesh:
         return math.prod(self.shape)
 
     def size_of(self, name: str) -> int:
-        """The number of devices along an axis."""
+        """The number of devices along the axis `name`.
+
+        Without such an axis it is an `ArgumentError`.
+        """
         if not isinstance(name, str) or name not in self.axis_names:
             raise ArgumentError(
                 f"Mesh: {name!r} is none of its axes",
@@ -81,7 +85,7 @@ def set_mesh_check(check: Callable[[Mesh], None]) -> None:
 class PartitionSpec(tuple):
     """The mesh axis along which each axis of an array is split, or None.
 
-    A tuple of names splits one axis along several; axes that are left out stay whole.
+    A tuple of names in `axes` splits one axis along several; axes that are left out stay whole.
 
     >>> PartitionSpec("data", None)
     PartitionSpec('data', None)
@@ -102,7 +106,11 @@ class PartitionSpec(tuple):
 
 @record
 class NamedSharding:
-    """How an array is split across the devices of a mesh."""
+    """How an array is split across the devices of a mesh.
+
+    `spec` is a `rlx.P`: for each axis of the array the axis of `mesh` that splits it; an axis that
+    the mesh has not, or that is named twice, is an `ArgumentError`.
+    """
 
     mesh: Mesh
     spec: PartitionSpec
@@ -130,7 +138,10 @@ class NamedSharding:
             )
 
     def check(self, shape: Sequence[Size], what: str) -> None:
-        """Raise an error unless an array of this shape can be split so."""
+        """Raise a `ShapeError` unless an array of this `shape` can be split so.
+
+        `what` is what the error calls the array.
+        """
         if len(self.spec) > len(shape):
             raise ShapeError(
                 f"{what} has {len(shape)} axes, {self.spec} tells of {len(self.spec)}",

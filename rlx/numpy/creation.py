@@ -39,10 +39,13 @@ def array(
     ndmin: int = 0,
     device: Memory | str | None = None,
 ) -> Any:
-    """Make an array from numbers, nested lists or another array; it is always a copy.
+    """Make an array from numbers, nested lists or another array; by default a copy.
 
-    Python floats become float32 and integers int32; NumPy arrays keep their dtype. Lists may hold
-    arrays and traced tensors. `order` has no effect: memory is row-major.
+    `object` may be a list that holds arrays and traced tensors. `dtype` is by default that of
+    NumPy's arrays, float32 for Python floats, int32 for Python integers. `ndmin` is the least
+    number of axes, new ones come first; `device` is where the array is made. With `copy=False` an
+    array of rlx may be returned as it is. `order` has no effect: memory is row-major. Returns an
+    `Array`.
 
     >>> array([1.0, 2.0])
     Array([1., 2.], dtype=float32)
@@ -71,7 +74,12 @@ def asarray(
     copy: bool | None = None,
     device: Memory | str | None = None,
 ) -> Any:
-    """Convert numbers, nested lists or arrays to an array, without a copy if possible."""
+    """Convert numbers, nested lists or arrays to an array, without a copy if possible.
+
+    `a` and `dtype` are as for `array`. `copy=True` copies always; `copy=False` is an
+    `AttributeValueError` where a copy is needed. `order` has no effect, `device` is where the
+    result is.
+    """
     if order is not None:
         choice("asarray: order", order, ORDERS)
     is_tensor = isinstance(a, Operators)

@@ -1,4 +1,11 @@
-"""Segment reductions: over rows of an array that have the same segment id."""
+"""Segment reductions: over rows of an array that have the same segment id.
+
+`f32[n, ...], i32[n] → f32[num_segments, ...]`: `segment_ids` gives each row of `data` the number of
+its segment; ids of another shape are a `ShapeError`. `num_segments` must be known where the
+function is traced; the default is one more than the largest id. Rows with ids out of bounds are
+dropped, or with `mode="clip"` taken to the first or last segment. The hints `indices_are_sorted`,
+`unique_indices` and `bucket_size` are taken for JAX's sake and have no effect.
+"""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class CompiledCode:
             raise
 
     def _fill(self, *arrays: Any, out: Sequence[np.ndarray]) -> None:
-        """Run, and write the results into the given writable arrays.
+        """Run with `arrays`, and write the results into the writable arrays `out`.
 
         Nothing is allocated or copied for an array that is dense and apart from the arguments.
         """
@@ -114,7 +114,10 @@ class CompiledCode:
                 np.copyto(target, found)
 
     def submit_then(self, arrays: Sequence[Any], then: Callable[[Any], Any]) -> Future[Any]:
-        """Do as `submit`, and then something on the results."""
+        """Do as `submit` with `arrays`, and call `then` with the results.
+
+        Returns a future of what `then` returns.
+        """
         callable_of("submit_then: then", then)
         if not isinstance(arrays, tuple | list):
             arrays = members("submit_then: arrays", arrays)
@@ -122,7 +125,10 @@ class CompiledCode:
         return self.queue.submit(lambda: then(call()))
 
     def planned(self, call: Any, then: Callable[[Any], Any] | None = None) -> Callable[[], Any]:
-        """What makes one of many calls; if it cannot be made, what raises its error."""
+        """What makes one of many calls; if it cannot be made, what raises its error.
+
+        `call` has the arguments of the call, `then` is what to do with its results.
+        """
         try:
             if isinstance(call, dict):
                 plan = self._plan(self._by_name(call))
@@ -133,7 +139,10 @@ class CompiledCode:
         return plan if then is None else lambda: then(plan())
 
     def start(self, arrays: Callable[[], Sequence[Any]], then: Callable[[Any], Any]) -> Pending:
-        """Run on the session's thread, then something on the results."""
+        """Run on the session's thread, then something on the results.
+
+        `arrays` gives the arguments when it is called; `then` gets the results.
+        """
         try:
             call = self._plan(self._with_bound(arrays()), keeps=True)
         except Exception as error:
@@ -186,9 +195,9 @@ class CompiledCode:
         return lambda: self._reuse(prepared)
 
     def try_donating(self, *arrays: Any) -> Any:
-        """Run with donated arguments if they fit as they are, else give MISS.
+        """Run with donated `arrays` if they fit as they are, else give MISS.
 
-        The arguments are as many as the parameters.
+        They are as many as the parameters.
         """
         prepared = []
         for given, (dtype, shape) in zip(arrays, self._specs, strict=True):
@@ -313,10 +322,10 @@ class CompiledGraph(CompiledCode):
     call it at once.
     """
 
-    graph: Graph
-    device: str
-    executable: Executable
-    queue: Queue
+    graph: Graph  # as it was given to the session
+    device: str  # by name
+    executable: Executable  # the machine code of the device
+    queue: Queue  # of calls that run on the session's thread
     donated: tuple[int, ...] = ()  # parameters whose arrays each call gives away
     _bound: dict[int, np.ndarray] = field(default_factory=dict)
     precision: Policy = AS_WRITTEN  # under which it was compiled
@@ -328,13 +337,16 @@ class CompiledGraph(CompiledCode):
     __call__, run_into = CompiledCode._call, CompiledCode._fill
 
     def run(self, **arrays: Any) -> Any:
-        """Call with arrays by the names of their parameters (see `names`)."""
+        """Call with `arrays` by the names of their parameters (see `names`).
+
+        Returns one array, or a tuple of them where there is not exactly one result.
+        """
         return self._plan(self._by_name(arrays))()
 
     def submit(self, *arrays: Any) -> Future[Any]:
         """Run on the session's thread, in order of submission, and give a future.
 
-        Arguments are checked now. Memory of NumPy arrays is copied now, so the caller may change
+        The `arrays` are checked now. Memory of NumPy arrays is copied now, so the caller may change
         it at once; `rlx` arrays are not copied.
         """
         return self.submit_then(arrays, then=lambda results: results)
@@ -342,8 +354,9 @@ class CompiledGraph(CompiledCode):
     def run_async(self, *arrays: Any) -> Pending:
         """Run on the session's thread, and give a result to wait for, or to await.
 
-        Use it as `p = c.run_async(x)`, then `p.result()`; or `await c.run_async(x)`. It does as
-        `submit`, but all errors come out where the result is asked for.
+        `arrays` are those of a call. Use it as `p = c.run_async(x)`, then `p.result()`; or
+        `await c.run_async(x)`. It does as `submit`, but all errors come out where the result is
+        asked for.
         """
         return self.start(lambda: arrays, then=lambda results: results)
 
@@ -374,7 +387,7 @@ class CompiledGraph(CompiledCode):
         return {self.names[i]: _as_array(x) for i, x in sorted(self._bound.items())}
 
     def bind(self, name: str, array: Any) -> None:
-        """Bind a parameter to `array` in all later calls, which leave it out.
+        """Bind parameter `name` to `array` in all later calls, which leave it out.
 
         The memory of a dense NumPy array is shared, so that later calls see what is written into
         it; `set_param` copies instead.
@@ -385,13 +398,16 @@ class CompiledGraph(CompiledCode):
         self._bound = {**self._bound, place: self._moved(prepared) if is_fixed else prepared}
 
     def set_param(self, name: str, array: Any) -> None:
-        """Bind a parameter to a copy of `array` in all later calls, which leave it out."""
+        """Bind parameter `name` to a copy of `array` in all later calls.
+
+        Calls then leave it out.
+        """
         place, prepared = self._checked(name, array)
         copied = prepared if isinstance(array, Array) else prepared.copy()
         self._bound = {**self._bound, place: self._moved(copied)}
 
     def unbind(self, name: str) -> None:
-        """Make a bound parameter an argument of calls again."""
+        """Make the bound parameter `name` an argument of calls again."""
         place = self._place(name)
         self._bound = {i: array for i, array in self._bound.items() if i != place}
 

@@ -45,10 +45,10 @@ SLOW = 2.0  # seconds of a compile after which a line says that it goes on
 class Debug:
     """Print what compiles do, in a block: `with rlx.debug(4): ...`.
 
-    The levels are those of RLX_DEBUG, 0 to 6. Other settings can change with it:
-    `rlx.debug(1, dump="out")`. They hold for all threads. `rlx.debug.print("x is {}", x)` prints
-    numbers of a running program, `rlx.debug.callback(fn, x)` passes them to a function,
-    `rlx.debug.breakpoint()` stops and asks what to look at.
+    The `level` is one of RLX_DEBUG, 0 to 6. Other `settings` can change with it:
+    `rlx.debug(1, dump="out")`. They hold for all threads. A call returns a context manager.
+    `rlx.debug.print("x is {}", x)` prints numbers of a running program, `rlx.debug.callback(fn, x)`
+    passes them to a function, `rlx.debug.breakpoint()` stops and asks what to look at.
     """
 
     def __repr__(self) -> str:
@@ -95,6 +95,8 @@ debug = Debug()
 
 def show(fn: Callable[..., Any], *, file: Any = None) -> Callable[..., None]:
     """Give a function that prints the graph of `fn` for its arguments.
+
+    `file` is what it prints to, by default the standard output.
 
     >>> import numpy as np
     >>> show(lambda x: x + x)(np.ones(3, "float32"))

@@ -23,9 +23,9 @@ from ..trace.tensor import TracedTensor
 
 
 class Device(str):
-    """A device by its name.
+    """A device by its `name`, such as "cpu" or "mlx".
 
-    All names of one device make the same, the shortest.
+    All names of one device make the same object, with the shortest name.
 
     >>> cpu = Device("cpu")
     >>> cpu.is_available(), cpu == "cpu", Device("host") == cpu
@@ -42,10 +42,10 @@ class Device(str):
         return registry.availability(self).is_available
 
     def supports(self, op: Any) -> Any:
-        """Whether it runs an op, given by its name; printed, it tells how.
+        """Whether it runs `op`, given by its name; printed, it tells how.
 
-        It looks at the samples of the op in float32 and compiles nothing. `rlx.supports` looks at
-        a function of yours.
+        It looks at the samples of the op in float32 and compiles nothing. `rlx.supports` looks at a
+        function of yours.
 
         >>> print(Device("cpu").supports("sin"))
         sin: cpu can run it
@@ -86,6 +86,8 @@ def devices() -> list[Device]:
 def default_device() -> Device:
     """The default device: that of `rlx.device` or RLX_DEVICE, else the cpu.
 
+    Raises a `ConfigError` if RLX_DEVICE names no device.
+
     >>> default_device()
     Device('cpu')
     """
@@ -100,11 +102,11 @@ def default_device() -> Device:
 
 @contextmanager
 def device(name: str) -> Iterator[Device]:
-    """Set the default device for a block, in all threads.
+    """Set the default device for a block, in all threads, to that called `name`.
 
-    Arrays are made there, and what lies on the host is computed there: by single operations, by
-    functions compiled without a device, and by transforms such as `rlx.grad`.
-    `rlx.config.device = "mlx"` does the same from now on.
+    The block gets the `Device`. Arrays are made there, and what lies on the host is computed there:
+    by single operations, by functions compiled without a device, and by transforms such as
+    `rlx.grad`. `rlx.config.device = "mlx"` does the same from now on. Returns a context manager.
 
     >>> import rlx
     >>> with device("reference") as chosen:
@@ -141,7 +143,7 @@ def register_backend(name: str, backend: Backend | type[Backend]) -> Device:
 
 
 def unregister_backend(name: str) -> None:
-    """Forget a backend that `register_backend` brought; its name is free again.
+    """Forget a backend that `register_backend` brought; its `name` is free again.
 
     Functions that were compiled for it keep their code.
     """
@@ -227,9 +229,10 @@ def _versions() -> str:
 def device_put(x: Any, device: Any = None) -> Any:
     """Put a tree of arrays on a device; without one, they stay.
 
-    What is no array of rlx then goes to the default device. In the place of a device may stand a
-    `NamedSharding`: arrays then lie in parts on the devices of its mesh. A function that is
-    recorded then runs on the device; there a sharding is an error, for `jit` is told of these.
+    Returns a tree of the structure of `x`. What is no array of rlx then goes to the default device.
+    `device` is a name, or a `NamedSharding`: arrays then lie in parts on the devices of its mesh. A
+    function that is recorded then runs on the device; there a sharding is an `ArgumentError`, for
+    `jit` is told of these.
 
     >>> device_put({"x": [1.0, 2.0]})["x"][1].item()
     2.0
@@ -279,6 +282,8 @@ set_mesh_check(_check_mesh)
 def device_get(x: Any) -> Any:
     """Convert a tree of arrays to NumPy arrays; traced tensors stay as they are.
 
+    Returns a tree of the structure of `x`.
+
     >>> device_get((as_tensor(1.5),))
     (array(1.5, dtype=float32),)
     """
@@ -292,7 +297,7 @@ def _to_numpy(leaf: Any) -> Any:
 
 
 def block_until_ready(x: Any) -> Any:
-    """Wait until all arrays of a tree are computed, and return the tree.
+    """Wait until all arrays of the tree `x` are computed, and return the tree.
 
     >>> block_until_ready([as_tensor(1.5)])[0].item()
     1.5

@@ -31,7 +31,8 @@ def initialize(
 ) -> None:
     """Join the other processes; all wait until each has called this.
 
-    The first process listens at the address, `"host:port"`. On clusters that JAX knows (Slurm, TPU
+    The first process listens at `coordinator_address`, `"host:port"`. `num_processes` is how many
+    there are, `process_id` which of them this is, from 0 on. On clusters that JAX knows (Slurm, TPU
     pods) nothing needs to be given.
     """
     _joined().initialize(coordinator_address, num_processes, process_id)
@@ -53,7 +54,10 @@ def process_count() -> int:
 
 
 def array_from_parts(part: Any, sharding: NamedSharding) -> Array:
-    """The array of which each process has the part that lies on its devices."""
+    """The array of which each process has the part that is on its devices.
+
+    `part` is this process's, `sharding` says how the whole is split.
+    """
     if not isinstance(sharding, NamedSharding):
         fix = "pass rlx.NamedSharding(mesh, spec)"
         raise wrong("array_from_parts: the sharding", sharding, "a sharding", fix)

@@ -73,7 +73,7 @@ class CompileOptions:
             object.__setattr__(self, "precision", policy_of(self.precision))
 
     def check_for(self, graph: Graph) -> None:
-        """Raise if they do not go with a graph."""
+        """Raise if they do not go with a `graph`."""
         if self.fixed > len(graph.params):
             raise _wrong(
                 "fixed", self.fixed, f"{graph.name} has {len(graph.params)} parameters in all"

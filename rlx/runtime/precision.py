@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def precision(policy: Policy | str) -> Iterator[Policy]:
-    """Compile under a precision policy in a block, where nothing else is said.
+    """Compile under a precision `policy` in a block, where nothing else is said.
 
-    It holds for all threads, and for functions that are compiled: what runs op by op is computed
-    as it is written. A `jit(precision=...)` or `Session(precision=...)` goes before it.
+    It is a `rlx.Policy` or its name. The block may hold calls of compiled functions, not a part of
+    one: an `ArgumentError` while a function is recorded. It holds for all threads, and for
+    functions that are compiled: what runs op by op is computed as it is written. A
+    `jit(precision=...)` or `Session(precision=...)` goes before it. Returns a context manager.
 
     >>> import rlx, rlx.numpy as rnp
     >>> third = rlx.jit(lambda x: x / 3)

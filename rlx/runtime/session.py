@@ -36,7 +36,7 @@ _opening = hold_in_forks(0, threading.Lock())
 
 
 class Session:
-    """A session compiles graphs for one device and caches them.
+    """A session compiles graphs for one `device` and caches them.
 
     It keeps `capacity` programs; the least recently used is dropped first. `precision` is the
     policy of what it compiles (or its name, `mixed_bf16`), unless a compile has its own; without
@@ -70,9 +70,10 @@ class Session:
         *specs: Any,
         options: CompileOptions | Mapping[str, Any] | None = None,
     ) -> CompiledGraph:
-        """Compile a graph, or a function for arguments like `specs`.
+        """Compile `program`: a graph, or a function for arguments like `specs`.
 
-        `options` may be a dict of the fields of `CompileOptions`, as {"tier": "max"}.
+        `options` may be a dict of the fields of `CompileOptions`, as {"tier": "max"}. Returns a
+        `CompiledGraph`. Specs beside a graph are an `ArgumentError`.
         """
         options = options_of(options)
         if isinstance(program, Graph) and specs:
@@ -129,11 +130,14 @@ class Session:
         return Session(self.device, capacity=self.cache.capacity, precision=policy)
 
     def policy_for(self, options: CompileOptions) -> Policy:
-        """The precision policy of a compile: its own, the session's, or that of all."""
+        """The precision policy of a compile with `options`: theirs, or the session's."""
         return self.policy if options.precision is None else policy_of(options.precision)
 
     def examine(self, graph: Graph, options: CompileOptions) -> dict[str, Counter[str]]:
-        """What would become of the ops of a graph; an error if it cannot be compiled."""
+        """What would become of the ops of a `graph`; an error if it cannot be compiled.
+
+        `options` are those of the compile.
+        """
         self._check_placed(graph)
         graph = prepared(graph, self.policy_for(options)).graph
         self._check_sizes(graph, options)
@@ -148,7 +152,8 @@ class Session:
     ) -> CompiledGraph | None:
         """Compile a graph that an earlier process compiled, if its code is still at hand.
 
-        `signature` is the graph without nodes; `record` gives the whole one to who looks inside.
+        `lasting` is its key in the trace cache, `signature` the graph without nodes, `record` gives
+        the whole graph to who looks inside, `options` are those of the compile.
         """
         began = time.perf_counter()
         policy = self.policy_for(options)

@@ -157,11 +157,12 @@ class Support:
 
 @boundary
 def supports(device: str, fn: Callable[..., Any] | Graph, *specs: Any, **named: Any) -> Support:
-    """Whether a device can run a function of such arguments; compiles nothing.
+    """Whether a `device` can run `fn` with such arguments; compiles nothing.
 
-    `specs` are arrays or `rlx.spec`s. What it gives is true or false; printed, it tells which ops
-    run natively, which are written in simpler ones, and which NumPy computes on the host; or why
-    the device refuses the function. A device that is not here runs nothing.
+    `specs` are arrays or `rlx.spec`s, `named` those passed by keyword. What it returns is true or
+    false; printed, it tells which ops run natively, which are written in simpler ones, and which
+    NumPy computes on the host; or why the device refuses the function. A device that is not here
+    runs nothing.
 
     >>> import rlx, rlx.numpy as rnp
     >>> print(supports("cpu", lambda x: rnp.linalg.svd(x)[1].sum(), rlx.spec((40, 40))))

@@ -177,10 +177,11 @@ def check_backend(
 ) -> Conformance:
     """Run every sample of every op on a device and compare it with the op's reference.
 
-    Each runs in all `dtypes` that the op takes; `only(case, number)` may give fewer. With
-    `tier="fast"` less time goes into code that runs once. What the
-    device refuses with the errors for that (`UnsupportedOp`, `UnsupportedDtype`) is a gap; any
-    other failure and every number that is off by more than a few roundings of the dtype raises a
+    `device` is its name, `ops` are names, by default of all. Each sample runs in all `dtypes` that
+    the op takes; `only(case, number)` may give fewer. With `tier="fast"` less time goes into code
+    that runs once. Returns a report; printed, it tells how many samples there were. What the device
+    refuses with the errors for that (`UnsupportedOp`, `UnsupportedDtype`) is a gap; any other
+    failure and every number that is off by more than a few roundings of the dtype raises a
     `DivergenceError`. Its attribute `conformance` is the whole result.
 
     >>> print(check_backend("reference", ops=["sin"], dtypes=["float32"]))

@@ -221,11 +221,12 @@ def _time(seconds: float) -> str:
 
 @boundary
 def explain_device(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
-    """How long a call of a function would take on each device, by a model.
+    """How long a call of a function would take on each device, by a cost model.
 
-    The model counts what the function's loops compute and move, and knows how fast each device
-    does that: the first question about a device measures it, for a second at most, and the answer
-    is kept on disk. `jit(device="auto")` takes the first device of the table. Print it to see it.
+    The call is `fn(*args, **kwargs)`. The model counts what the function's loops compute and move,
+    and knows how fast each device does that: the first question about a device measures it, for a
+    second at most, and the answer is kept on disk. Returns a table with the fastest device first;
+    print it to see it. `jit(device="auto")` takes the first device of the table.
 
         print(rlx.explain_device(lambda x: x @ x, rlx.numpy.ones((64, 64))))
     """

@@ -17,7 +17,7 @@ from ..trace.host import no_memory
 
 @record
 class Tick:
-    """A moment of a monotonic clock.
+    """A moment of a monotonic clock, in `nanoseconds`.
 
     >>> Tick.now().elapsed_ns() >= 0
     True
@@ -45,9 +45,9 @@ class Tick:
 
 
 class CacheBuster:
-    """Memory larger than the caches.
+    """Memory of `nbytes` bytes, larger than the caches.
 
-    Reading and writing it drives everything else out.
+    Reading and writing it evicts everything else from them.
     """
 
     def __init__(self, nbytes: int = 64 << 20) -> None:
@@ -67,6 +67,8 @@ MOST_ROUNDS = 1 << 31  # more would not end
 
 def time_ns(fn: Callable[..., Any], rounds: int = 20, *, args: Sequence[Any] = ()) -> float:
     """The median nanoseconds of calls `fn(*args)`, until results are computed.
+
+    `rounds` is the number of calls.
 
     >>> time_ns(lambda x: x + x, 5, args=(3,)) > 0
     True

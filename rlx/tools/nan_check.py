@@ -24,9 +24,10 @@ from ..trace.tensor import TracedTensor
 def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[..., Any]:
     """Give a function that runs `fn` op by op and raises where a NaN first appears.
 
-    The error names the op, the line and the place in the array. With `infinities` an infinity
-    raises, too. It may be a jitted or differentiated function; the numbers are those of the
-    `reference` device. The setting `debug_nans` does the same inside of compiled code.
+    The `NanError` names the op, the line and the place in the array. With `infinities` an infinity
+    raises, too. `fn` may be a jitted or differentiated function; within a function that is recorded
+    it is an `ArgumentError`. The numbers are those of the `reference` device. The setting
+    `debug_nans` does the same inside of compiled code.
 
     >>> import numpy as np, rlx.numpy as rnp
     >>> nan_check(lambda x: rnp.log(x) * 2.0)(np.array([1.0, -1.0], "float32"))

@@ -89,13 +89,14 @@ def verify(
 ) -> Graph | Callable[..., Verification]:
     """Give a function that compares `fn` compiled for devices with `fn` run op by op.
 
-    Where they agree it gives a report. Else a `DivergenceError` names the first op that differs,
-    its line, its operands, and how far it is off; `error.graph` is a graph that shows it, and
-    `error.replay()` runs that again. Tolerances come from the dtypes unless given: for results
-    the square root of the dtype's epsilon, for one op its power of 3/4, relative to the largest
-    number, and for sums to the sum of magnitudes. Integers must be equal. The function runs
-    several times, so it should have no effects. A graph instead of a function is checked itself,
-    every node and nested graph: it is given back, or a `VerifyError` says what is wrong.
+    Where all `devices` agree it gives a report. Else a `DivergenceError` names the first op that
+    differs, its line, its operands, and how far it is off; `error.graph` is a graph that shows it,
+    and `error.replay()` runs that again. The tolerances `rtol` and `atol` come from the dtypes
+    unless given: for results the square root of the dtype's epsilon, for one op its power of 3/4,
+    relative to the largest number, and for sums to the sum of magnitudes. Integers must be equal.
+    The function runs several times, so it should have no effects; it takes arrays, and traced ones
+    are an `ArgumentError`. A graph instead of a function is checked itself, every node and nested
+    graph: it is given back, or a `VerifyError` says what is wrong.
 
     >>> import rlx
     >>> report = verify(lambda x: rlx.numpy.tanh(x).sum())(rlx.numpy.ones(3))

@@ -21,12 +21,11 @@ from .operators import QUICK, Operators
 class Array(Operators):
     """An array with a dtype, a shape and a device; made by `rlx.array`.
 
-    Its memory never changes: an assignment, `x[i] = v`, gives the object new memory. `_data` is a
-    read-only C-contiguous NumPy array, or the device's own form of one if `_device` is not None.
-    Compiled code makes instances without calling `__init__`: it relies on the slots.
+    `data` is a C-contiguous NumPy array, or the form that `device` gives arrays. Its memory never
+    changes: an assignment, `x[i] = v`, gives the object new memory.
     """
 
-    __slots__ = ()
+    __slots__ = ()  # compiled code relies on them: it makes instances without `__init__`
     _data = Operators._first
     _device = Operators._second
 
@@ -72,7 +71,7 @@ class Array(Operators):
         return self._data if self._device is None else self._device.to_host(self._data)
 
     def to(self, device: Any) -> Array:
-        """Copy to another device, by its name; `None` means the host."""
+        """Return a copy on another device, given by its name; `None` means the host."""
         memory = device
         if device is not None and not isinstance(device, Memory):
             memory = find_memory(device)
@@ -83,7 +82,10 @@ class Array(Operators):
         return Array(memory.from_host(self._on_host()), memory)
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Array:
-        """Like `to`, under the name of the array API standard; without streams."""
+        """Like `to`, under the name of the array API standard.
+
+        `stream` must be None, else it is an `AttributeValueError`.
+        """
         if stream is not None:
             raise AttributeValueError(
                 f"to_device: there is no stream {stream!r}",
@@ -98,7 +100,12 @@ class Array(Operators):
         return self
 
     def item(self, *index: int) -> Any:
-        """One element as a Python number; without an index the only one."""
+        """One element as a Python number.
+
+        `index` is its place, a number for each axis or one that counts in row-major order; an array
+        of one element needs none. Raises an `AttributeValueError` where several elements are left
+        to choose from, a `BoundsError` outside of the array.
+        """
         try:
             return self._on_host().item(*index)
         except (IndexError, OverflowError) as error:
@@ -114,7 +121,7 @@ class Array(Operators):
         return self._on_host().tolist()
 
     def copy(self) -> Array:
-        """Copy the array, so that assignments to one do not show in the other."""
+        """Return a copy of the array: assignments to one do not show in the other."""
         return Array(self._data, self._device)
 
     # -- conversions -----------------------------------------------------------------------------

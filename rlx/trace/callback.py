@@ -30,10 +30,11 @@ def pure_callback(
 ) -> Any:
     """Call a Python function of NumPy arrays from a compiled program.
 
-    The function must only compute: it may be called again, or not at all if its results are not
-    used. `result_shape_dtypes` is a tree of `rlx.spec`s or arrays like its results. Under vmap it
-    is called for each member ("sequential"), or once with whole batches, arguments all members
-    share having an axis of size 1 ("expand_dims") or the batch's ("broadcast_all").
+    `callback(*args, **kwargs)` must only compute: it may be called again, or not at all if its
+    results are not used. `result_shape_dtypes` is a tree of `rlx.spec`s or arrays like its results,
+    which this returns. Under vmap, by `vmap_method`, it is called for each member ("sequential"),
+    or once with whole batches, arguments all members share having an axis of size 1 ("expand_dims")
+    or the batch's ("broadcast_all").
 
     >>> import numpy as np, rlx
     >>> f = rlx.jit(lambda x: pure_callback(np.sort, rlx.spec((3,)), x))
@@ -54,9 +55,10 @@ def io_callback(
 ) -> Any:
     """Call a Python function of NumPy arrays that has side effects.
 
-    It is called exactly once each time the program comes by, in the program's order, whether its
-    results are used or not. `result_shape_dtypes` is as for `pure_callback`; None is no result.
-    `ordered` is accepted: calls keep their order without it, too.
+    `callback(*args, **kwargs)` is called exactly once each time the program comes by, in the
+    program's order, whether its results are used or not. `result_shape_dtypes` is as for
+    `pure_callback`; None is no result. `ordered` is accepted: calls keep their order without it,
+    too. Returns the results.
     """
     flag("io_callback: ordered", ordered)
     return _call("io_callback", callback, result_shape_dtypes, args, kwargs, {})
@@ -87,8 +89,9 @@ def debug_print(text: str, *args: Any, **kwargs: Any) -> None:
 def check(condition: Any, message: str, *args: Any, **kwargs: Any) -> None:
     """Raise a `CheckError` where a condition does not hold, from compiled code too.
 
-    All elements must be true. The message is formatted with numbers, as `str.format` does. Under
-    vmap it must hold for each member; derivatives pass it by.
+    All elements of `condition` must be true. The `message` is formatted with the numbers `args` and
+    `kwargs`, as `str.format` does; what is no text is an `ArgumentError`. Under vmap it must hold
+    for each member; derivatives pass it by.
 
     >>> import rlx
     >>> @rlx.jit

@@ -45,10 +45,11 @@ TENSORS = (Array, TracedTensor)
 def cond(
     pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any
 ) -> Any:
-    """Call `true_fn(*operands)` if `pred` holds, else `false_fn(*operands)`.
+    """Return `true_fn(*operands)` if `pred` holds, else `false_fn(*operands)`.
 
     Both must return the same structure, dtypes and shapes. That is checked where the condition is
-    traced; with a known one the chosen function just runs.
+    traced, and is a `StructureError`, `DtypeError` or `ShapeError`; with a known condition the
+    chosen function just runs.
     """
     test = as_operand(pred)
     _check_scalar("cond", "the condition", test)
@@ -63,9 +64,10 @@ def cond(
 
 @boundary
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """Call `branches[index](*operands)`.
+    """Call `branches[index](*operands)` and return its result.
 
-    The index is clamped to the branches there are.
+    The index is clamped to the branches there are. All branches return trees of one structure, with
+    the same shapes and dtypes; without any branch it is an `ArgumentError`.
     """
     if not isinstance(branches, Sequence) or not branches:
         raise ArgumentError(

@@ -150,7 +150,7 @@ def make_jaxpr(
 
 
 def typeof(x: Any) -> Type:
-    """The dtype and shape of an array, a traced tensor or a number.
+    """The dtype and shape of `x`: an array, a traced tensor or a number.
 
     >>> print(typeof(np.ones((2, 3))), typeof(1.0))
     f64[2, 3] f32[]
@@ -161,7 +161,8 @@ def typeof(x: Any) -> Type:
 def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of a function's results, without computing them.
 
-    Arguments are arrays or specs. Each leaf of the result has a `shape` and a `dtype`.
+    The results are those of `fn(*args, **kwargs)`. Arguments are arrays or specs. Each leaf of the
+    result has a `shape` and a `dtype`.
 
     >>> print(eval_shape(lambda x: x.sum(), spec((2, 3))))
     f32[]
@@ -171,7 +172,10 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def spec(shape: Any, dtype: Any = "float32") -> Type:
-    """Describe an array by shape and dtype; a name as a size makes it symbolic.
+    """Describe an array by `shape` and `dtype`.
+
+    Functions that record or compile others take it in place of an array. A name as a size makes it
+    symbolic: `spec(("batch", 3))`. Returns a `Type`.
 
     >>> print(spec(("batch", 3)))
     f32[batch, 3]

@@ -72,7 +72,8 @@ def size_of_axis(name: Any) -> Size:
 def named_scope(name: str) -> Any:
     """Name the nodes recorded in a block; names of nested blocks are joined by `/`.
 
-    The result is a context manager, and a decorator of functions.
+    The result is a context manager, and a decorator of functions. A `name` that is empty or not
+    printable is an `ArgumentError`.
 
     >>> import rlx
     >>> @rlx.jit
@@ -95,7 +96,9 @@ def named_scope(name: str) -> Any:
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
-    """Give a function whose calls are a named scope, by default its own name.
+    """Give a function whose calls are a named scope.
+
+    It computes the same as `fun`; `name` is by default the function's own.
 
     >>> import rlx
     >>> double = rlx.named_call(lambda x: x + x, name="double")

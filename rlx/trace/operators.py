@@ -73,12 +73,19 @@ def _spread_arguments(args: tuple[Any, ...]) -> Any:
 
 
 def _reshape(self: Any, *shape: Any, order: str = "C") -> Any:
-    """The same elements under another shape; one size may be -1."""
+    """Return the same elements under another shape.
+
+    `shape` is given as integers or as one tuple, in which one size may be -1; `order` is "C" or
+    "F", as for `rlx.numpy.reshape`.
+    """
     return FUNCTIONS["reshape"](self, _spread_arguments(shape), order=order)
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
-    """The axes in another order; without arguments in reverse order."""
+    """Return the array with its axes in another order.
+
+    `axes` are given as integers or as one tuple; without them the order is reversed.
+    """
     return FUNCTIONS["transpose"](self, _spread_arguments(axes) if axes else None)
 
 

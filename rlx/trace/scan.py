@@ -139,7 +139,11 @@ def _stack(ys: Sequence[Any]) -> Any:
 
 @boundary
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
-    """Call `f` on each element along axis 0, one after another, and stack results."""
+    """Call `f` on each element of `xs` along axis 0, and stack the results.
+
+    The calls are one after another, in a loop. `xs` may be a tree of arrays of one length; returns
+    a tree like what `f` returns, with a new axis 0.
+    """
 
     check_function(f, "map: the function")
 
@@ -156,7 +160,10 @@ def associative_scan(
 ) -> Any:
     """Prefix scan along an axis by an associative function, in log2(n) rounds.
 
-    `fn(a, b)` combines trees of arrays, elementwise along the axis.
+    `fn(a, b)` combines trees of arrays, elementwise along the `axis`; `elems` is such a tree. The
+    result has the structure and shapes of `elems`; entry i combines all entries up to i, or from i
+    on with `reverse`. Raises a `ShapeError` for a symbolic length, an `ArgumentError` for a tree
+    without arrays.
     """
     check_function(fn, "associative_scan: the function")
     leaves, tree = pytree.flatten(elems)

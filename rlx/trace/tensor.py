@@ -113,7 +113,7 @@ def _computed(value: Value, arrays: Sequence[Known]) -> dict[Value, Known]:
 
 @final
 class TracedTensor(Operators):
-    """A value of the graph under construction that behaves as an array.
+    """A `value` of the graph under construction that behaves as an array.
 
     A `weak` one came from Python numbers: it takes the dtype of what it meets.
     """
@@ -142,7 +142,7 @@ class TracedTensor(Operators):
         return None
 
     def to(self, device: Any) -> TracedTensor:
-        """The tensor itself; all of the function under construction then runs there.
+        """The tensor itself; all of the function under construction then runs on `device`.
 
         `None` and devices in the host's memory let it run where it does.
         """
@@ -150,7 +150,7 @@ class TracedTensor(Operators):
         return self
 
     def to_device(self, device: Any, /, *, stream: None = None) -> TracedTensor:
-        """The same as `to`."""
+        """The same as `to`: `device` is the device's name, `stream` must be None."""
         return self.to(device)
 
     @property
@@ -174,7 +174,7 @@ class TracedTensor(Operators):
         return self
 
     def item(self, *index: int) -> Any:
-        """One element as a Python number, where the array is known."""
+        """One element, at `index`, as a Python number, where the array is known."""
         return self._known("item").item(*index)
 
     def tolist(self) -> Any:
@@ -240,7 +240,10 @@ class TracedTensor(Operators):
         return known
 
     def no_value(self, action: str, fix: str | None = None) -> ConcretizationError:
-        """The error for an action that needs the numbers of a traced tensor."""
+        """The error for an `action` that needs the numbers of a traced tensor.
+
+        `fix` is the advice, if the usual one does not help.
+        """
         name = self.value.graph.name
         return ConcretizationError(
             f"{action}() needs the numbers of a tensor, which it has not while `{name}` is traced",

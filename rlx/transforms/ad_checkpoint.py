@@ -43,10 +43,10 @@ def checkpoint(
 ) -> Callable[..., Any]:
     """Make a function recompute its intermediate values in reverse mode.
 
-    `policy` says which are stored nevertheless; `rlx.checkpoint_policies` has some. Without
-    `prevent_cse` common subexpression elimination may find and keep a value. Arguments of
-    `static_argnums`, and those passed by a name of `static_argnames`, reach the function as they
-    are.
+    Returns a function that computes the same as `fun`. `policy` says which values are stored
+    nevertheless; `rlx.checkpoint_policies` has some. Without `prevent_cse` common subexpression
+    elimination may find and keep a value. Arguments of `static_argnums`, and those passed by a name
+    of `static_argnames`, reach the function as they are.
 
     >>> import rlx
     >>> cube = rlx.checkpoint(lambda x: x**3, policy=rlx.checkpoint_policies.dots_saveable)
@@ -77,6 +77,8 @@ remat = checkpoint
 
 def checkpoint_name(tree: Any, name: str) -> Any:
     """Name arrays, so that the policy of a checkpoint can say whether to store them.
+
+    Returns the arrays of `tree` as they are. A `name` that is not a text is an `ArgumentError`.
 
     >>> import rlx
     >>> policy = rlx.checkpoint_policies.save_only_these_names("sine")

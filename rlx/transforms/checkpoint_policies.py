@@ -34,24 +34,34 @@ def __dir__() -> list[str]:
 
 
 def everything_saveable(op: Any, *types: Any, **attrs: Any) -> bool:
-    """Store everything, as without a checkpoint."""
+    """Store everything, as without a checkpoint.
+
+    A policy: returns True for every `op`, `types` and `attrs`.
+    """
     return True
 
 
 def nothing_saveable(op: Any, *types: Any, **attrs: Any) -> bool:
-    """Store the arguments only, as without a policy."""
+    """Store the arguments only, as without a policy.
+
+    A policy: returns False for every `op`, `types` and `attrs`.
+    """
     return False
 
 
 def dots_saveable(op: Any, *types: Any, **attrs: Any) -> bool:
-    """Store matrix products and convolutions, which are expensive to recompute."""
+    """Store matrix products and convolutions, which are expensive to recompute.
+
+    A policy: returns whether the result of `op` on `types`, with attributes `attrs`, is stored.
+    """
     return op in (OPS["dot_general"], OPS["conv_general_dilated"])
 
 
 def dots_with_no_batch_dims_saveable(op: Any, *types: Any, **attrs: Any) -> bool:
     """Store matrix products without batch axes, as those with weights.
 
-    Products of activations, as in attention, are recomputed.
+    Products of activations, as in attention, are recomputed. A policy: returns whether the result
+    of `op` on `types`, with attributes `attrs`, is stored.
     """
     return op is OPS["dot_general"] and not any(attrs["batch"])
 
@@ -88,21 +98,21 @@ class _Either:
 
 
 def save_only_these_names(*names: str) -> Policy:
-    """Store values that `checkpoint_name` gives one of these names."""
+    """Store values that `checkpoint_name` gives one of `names`."""
     return _Names(_named("save_only_these_names", names), listed=True, unnamed=False)
 
 
 def save_any_names_but_these(*names: str) -> Policy:
-    """Store values that `checkpoint_name` gives any other name."""
+    """Store values that `checkpoint_name` gives any name except `names`."""
     return _Names(_named("save_any_names_but_these", names), listed=False, unnamed=False)
 
 
 def save_anything_except_these_names(*names: str) -> Policy:
-    """Store all values except those that `checkpoint_name` gives one of these names."""
+    """Store all values except those that `checkpoint_name` gives one of `names`."""
     known = _named("save_anything_except_these_names", names)
     return _Names(known, listed=False, unnamed=True)
 
 
 def save_from_both_policies(first: Policy, second: Policy) -> Policy:
-    """Store what either policy stores."""
+    """Store what either policy, `first` or `second`, stores; returns a policy."""
     return _Either(first, second)

@@ -104,7 +104,8 @@ class _Custom(ABC):
 class custom_jvp(_Custom):
     """Give a function a custom derivative (Jacobian-vector product).
 
-    Arguments in `nondiff_argnums` may be anything; the rule gets them first.
+    Arguments of `fn` in `nondiff_argnums`, or with names in `nondiff_argnames`, may be anything;
+    the rule gets them first.
 
     >>> import rlx
     >>> @rlx.custom_jvp
@@ -140,8 +141,9 @@ class custom_jvp(_Custom):
     def defjvps(self, *rules: Callable[..., Any] | None) -> None:
         """Set a JVP rule for each argument.
 
-        `rule(tangent, value, *primals)` gives a tangent. None stands for an argument on which the
-        value does not depend.
+        Each of `rules` is `rule(tangent, value, *primals)`, which gives a tangent. None stands for
+        an argument on which the value does not depend. Raises an `ArgumentError` if the function
+        has arguments that are not differentiated.
         """
         if self._nondiff:
             raise ArgumentError(
@@ -212,8 +214,8 @@ class custom_jvp(_Custom):
 class custom_vjp(_Custom):
     """Give a function a custom reverse-mode derivative, as two functions.
 
-    Arguments in `nondiff_argnums` may be anything; `forward` gets them in their places,
-    `backward` gets them first.
+    Arguments of `fn` in `nondiff_argnums`, or with names in `nondiff_argnames`, may be anything;
+    `forward` gets them in their places, `backward` gets them first.
 
     >>> import rlx
     >>> @rlx.custom_vjp
@@ -433,7 +435,7 @@ def _no_rule(fn: Any, what: str) -> GradientError:
 
 
 def stop_gradient(x: Any) -> Any:
-    """Give arrays unchanged, with a zero derivative.
+    """Give the arrays of `x` unchanged, with a zero derivative.
 
     >>> import rlx
     >>> float(rlx.grad(lambda x: x * rlx.stop_gradient(x))(3.0))

@@ -36,7 +36,7 @@ Types = Sequence[Type]
 
 @final
 class CustomOp:
-    """An op made of a NumPy function by `custom_op`.
+    """An op `name` made of a NumPy function by `custom_op`; it may be `elementwise`.
 
     Its methods attach rules, each as a decorator:
 
@@ -136,7 +136,10 @@ class CustomOp:
         )
 
     def defformula(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Set the op's definition in functions of `rlx.numpy`, for compiled code."""
+        """Set the op's definition in functions of `rlx.numpy`, for compiled code.
+
+        Returns `fn`, so that it can be used as a decorator.
+        """
 
         def formula(*args: Value, **attrs: Any) -> Any:
             types = self.op.infer([a.type for a in args], attrs)
@@ -155,7 +158,10 @@ class CustomOp:
         return fn
 
     def defkernel(self, device: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Set the NumPy function that compiled code of one device calls."""
+        """Set the NumPy function that compiled code of one `device` calls.
+
+        Returns a decorator, which gives the function back.
+        """
         name = str(Device(device))
 
         def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -167,7 +173,7 @@ class CustomOp:
         return attach
 
     def samples(self, *args: Any, **keywords: Any) -> None:
-        """Add an example for the tests of ops."""
+        """Add an example for the tests of ops: arrays `args` and attributes `keywords`."""
         self.op.samples(*args, **keywords)
 
     # -- derivatives ----------------------------------------------------------------------------
@@ -259,7 +265,10 @@ class CustomOp:
     # -- batches --------------------------------------------------------------------------------
 
     def defvmap(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Set the batching rule: `rule(axis_size, is_batched, *args)`, see the class."""
+        """Set the batching `rule`: `rule(axis_size, is_batched, *args)`, see the class.
+
+        Returns the rule, so that this can be used as a decorator.
+        """
 
         def batch(args: Sequence[Value], batched: Sequence[bool], **attrs: Any) -> Any:
             size = batch_size(args, batched)
@@ -317,11 +326,12 @@ class CustomOp:
 def custom_op(
     fn: Callable[..., Any] | None = None, *, name: str | None = None, elementwise: bool = False
 ) -> Any:
-    """Make an op of a NumPy function, as a decorator.
+    """Make an op of a NumPy function, as a decorator; returns a `CustomOp`.
 
-    An elementwise op takes arguments as `rlx.numpy` does, and gives floats of their common shape
-    and dtype. Another one needs a type rule. The methods of `CustomOp` give derivatives, batches
-    and a formula that fuses.
+    `fn` is the function; `name` is by default its name. An `elementwise` op takes arguments as
+    `rlx.numpy` does, and gives floats of their common shape and dtype. Another one needs a type
+    rule. The methods of `CustomOp` give derivatives, batches and a formula that fuses. A name that
+    is no identifier, or that of an op of rlx, is an `ArgumentError`.
 
     >>> import numpy as np, rlx
     >>> @custom_op(elementwise=True)

@@ -42,7 +42,9 @@ def jvp(
 ) -> Any:
     """Give the value of a function and its derivative along tangents.
 
-    With `has_aux` the function returns (value, extra), and so does this after the derivative.
+    `fun` is called with the tuple `primals`; the tuple `tangents` has one of the same structure,
+    shapes and dtypes for each. Anything but tuples is an `ArgumentError`. Returns (value, tangent);
+    with `has_aux` the function returns (value, extra), and the result is (value, tangent, extra).
 
     >>> import rlx
     >>> value, slope = rlx.jvp(lambda x: x * x, (3.0,), (1.0,))
@@ -88,8 +90,8 @@ def _jvp(
 def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """Hessian-vector product of a scalar function.
 
-    The Hessian itself is never formed. The vector has a part for each argument in `tangents`; so
-    has the result, as a tuple if there are several.
+    `fn` is called with `primals`. The Hessian itself is never formed. The vector has a part for
+    each argument in `tangents`; so has the result, as a tuple if there are several.
 
     >>> import rlx
     >>> float(rlx.hvp(lambda x: x**3, (2.0,), (1.0,)))
@@ -107,7 +109,7 @@ def jacfwd(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """Give a function that returns the Jacobian, by forward mode.
+    """Give a function that returns the Jacobian of `fun`, by forward mode.
 
     The Jacobian is made one column after another. The result has the structure of the value; each
     leaf that of argument `argnums` (a tuple for several), with the axes of the value first. With
@@ -150,11 +152,11 @@ def jacrev(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """Give a function that returns the Jacobian, by reverse mode.
+    """Give a function that returns the Jacobian of `fun`, by reverse mode.
 
-    The Jacobian is made one row after another. The result is as that of `jacfwd`. The value is
-    real, or with `holomorphic` complex, as then are the arguments. With `allow_int` arguments may
-    hold integers, whose Jacobians are `rlx.Float0`.
+    The Jacobian is made one row after another. The result, `argnums` and `has_aux` are as for
+    `jacfwd`. The value is real, or with `holomorphic` complex, as then are the arguments. With
+    `allow_int` arguments may hold integers, whose Jacobians are `rlx.Float0`.
 
     >>> import rlx
     >>> rlx.jacrev(lambda x: x * x)(rlx.array([1.0, 2.0])).tolist()
@@ -193,6 +195,9 @@ def hessian(
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Give a function that returns the Hessian, by forward over reverse mode.
+
+    `fun` returns a scalar; the result has the axes of argument `argnums` twice. `has_aux` and
+    `holomorphic` are as for `jacfwd`.
 
     >>> import rlx
     >>> rlx.hessian(lambda x: (x**3).sum())(rlx.array([1.0, 2.0])).tolist()

@@ -78,11 +78,12 @@ def value_and_grad(
 ) -> Callable[Parameters, tuple[Any, Any]]:
     """Give a function that returns the value and the gradient of a scalar function.
 
-    The gradient has the structure of argument `argnums` (a tuple of gradients for several). With
-    `has_aux` the function returns (value, extra) and the result is ((value, extra), gradient).
-    With `holomorphic` arguments and value are complex, and the gradient is the complex derivative.
-    With `allow_int` arguments may hold integers, whose gradients are `rlx.Float0`. The gradient
-    with respect to state of modules, see `nn.field`, is zero.
+    `fun` returns a real scalar, else it is a `GradientError`. The gradient has the structure of
+    argument `argnums` (a tuple of gradients for several). With `has_aux` the function returns
+    (value, extra) and the result is ((value, extra), gradient). With `holomorphic` arguments and
+    value are complex, and the gradient is the complex derivative. With `allow_int` arguments may
+    hold integers, whose gradients are `rlx.Float0`. The gradient with respect to state of modules,
+    see `nn.field`, is zero.
 
     >>> import rlx
     >>> value, slope = rlx.value_and_grad(lambda x: x**3)(2.0)
@@ -179,7 +180,8 @@ def grad(
 ) -> Callable[Parameters, Any]:
     """Give a function that returns the gradient of a scalar function.
 
-    See `value_and_grad` for the arguments. With `has_aux` the result is (gradient, extra).
+    `fun`, `argnums`, `has_aux`, `holomorphic` and `allow_int` are as for `value_and_grad`. With
+    `has_aux` the result is (gradient, extra).
 
     >>> import rlx
     >>> float(rlx.grad(rlx.grad(lambda x: x**3))(2.0))
@@ -199,7 +201,9 @@ def grad(
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Give the value of a function and its vector-Jacobian product.
 
-    The latter maps a cotangent of the value to cotangents of the arguments.
+    `fun` is called with `primals`. The product maps a cotangent of the value to a tuple of
+    cotangents of the arguments. With `has_aux` the function returns (value, extra), and the result
+    is (value, product, extra).
 
     >>> import rlx
     >>> value, pull_back = rlx.vjp(lambda x, y: x * y, 2.0, 5.0)
@@ -279,8 +283,9 @@ def _only(name: str, traced: Traced, cotangents: tuple[Any, ...]) -> Any:
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Give the value of a function and its derivative as a linear function.
 
-    The latter maps tangents of the arguments to the value's tangent. With `has_aux` the function
-    returns (value, extra), and the result is (value, linear function, extra).
+    `fun` is called with `primals`. The linear function maps tangents of the arguments to the
+    value's tangent. With `has_aux` the function returns (value, extra), and the result is (value,
+    linear function, extra).
 
     >>> import rlx
     >>> value, push = rlx.linearize(lambda x: x * x, 3.0)
@@ -453,8 +458,9 @@ def _as_arguments(args: Any, chosen: Sequence[int], results: Sequence[Any], argn
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
     """Give the transpose of a function that is linear in all arguments.
 
-    `primals` are arrays or `rlx.spec`s: only their types matter. The transpose takes a cotangent
-    of the result and gives a tuple with a cotangent for each argument.
+    `fun` takes arguments like `primals`, arrays or `rlx.spec`s: only their types matter. The
+    transpose takes a cotangent of the result and gives a tuple with a cotangent for each argument.
+    Raises a `GradientError` for integer arguments, and for a function that is not linear.
 
     >>> import rlx
     >>> transposed = linear_transpose(lambda x: 3.0 * x[1:], rlx.spec((3,)))

@@ -21,8 +21,9 @@ def scan(
 ) -> tuple[Any, Any]:
     """Call `carry, y = f(carry, x)` for each x along axis 0 of `xs`.
 
-    Returns the final carry and all y stacked. `reverse` starts at the end; `unroll` steps are
-    recorded as one.
+    The carry begins as `init`, and keeps its structure, shapes and dtypes. Without `xs` there are
+    `length` steps. Returns the final carry and all y stacked. `reverse` starts at the end; `unroll`
+    steps are recorded as one.
 
     >>> import rlx
     >>> last, sums = rlx.scan(lambda total, x: (total + x, total + x), 0.0, rlx.array([1.0, 2.0]))
@@ -45,8 +46,8 @@ def while_loop(
 ) -> Any:
     """Call `carry = body_fun(carry)` while `cond_fun(carry)` holds.
 
-    Returns the final carry. Forward mode works; reverse mode needs `max_steps`, an upper bound of
-    the number of steps.
+    The carry begins as `init`, and keeps its structure, shapes and dtypes. Returns the final carry.
+    Forward mode works; reverse mode needs `max_steps`, an upper bound of the number of steps.
 
     >>> import rlx
     >>> float(rlx.while_loop(lambda x: x < 100.0, lambda x: x * 2.0, 3.0))
@@ -63,7 +64,8 @@ def while_loop(
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init: Any) -> Any:
     """Call `carry = body_fun(i, carry)` for i from `lower` below `upper`.
 
-    Returns the final carry. With Python bounds reverse mode works.
+    The carry begins as `init`, and keeps its structure, shapes and dtypes. Returns the final carry.
+    With Python bounds reverse mode works.
 
     >>> import rlx
     >>> int(rlx.fori_loop(0, 5, lambda i, total: total + i, 0))

@@ -20,11 +20,11 @@ def fwd_and_bwd(
     has_aux: bool = False,
     jitted: bool = True,
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Give the forward and the backward pass as two functions.
+    """Give the forward and the backward pass of `fun` as two functions.
 
-    Each can be compiled and called by itself. The first gives (value, pullback), with `has_aux`
-    (value, pullback, extra); the second maps the pullback and a cotangent to those of the arguments
-    `argnums`.
+    The first returns (value, pullback), with `has_aux` (value, pullback, extra); the second maps
+    the pullback and a cotangent to those of the arguments `argnums`. Both are compiled, unless
+    `jitted` is false.
 
     >>> import rlx
     >>> forward, backward = fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1))
@@ -53,10 +53,10 @@ def fwd_and_bwd(
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a differentiable function of one that gives its value and its pullback.
+    """Make a differentiable function of one that returns its value and its pullback.
 
-    The pullback maps the cotangent of the value to that of the argument, or to a tuple of those of
-    the arguments.
+    The pullback that `fun` returns maps the cotangent of the value to that of the argument, or to a
+    tuple of those of the arguments.
 
     >>> import rlx
     >>> @custom_gradient

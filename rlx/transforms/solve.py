@@ -100,8 +100,9 @@ def custom_linear_solve(
 ) -> Any:
     """Solve `matvec(x) = b` by `solve(matvec, b)`, for a linear `matvec`.
 
-    Derivatives solve once more with the same solver, instead of going through it; those of
-    reverse mode use `transpose_solve(vecmat, b)`. With `has_aux` both give (x, extra), and so does
+    Returns x, with the structure and shapes of `b`. Derivatives solve once more with the same
+    solver, instead of going through it; those of reverse mode use `transpose_solve(vecmat, b)`, or
+    `solve` itself if the matrix is `symmetric`. With `has_aux` both give (x, extra), and so does
     this; what is extra has no derivative.
 
     >>> import rlx

@@ -45,10 +45,11 @@ def check_grads(
     rtol: float | None = None,
     eps: float | None = None,
 ) -> None:
-    """Check derivatives up to an order against finite differences.
+    """Check derivatives of `fn` at `args`, up to an order, against finite differences.
 
     Raises an AssertionError where they differ. The function must be smooth at the arguments, which
-    are best of 64 bits. `order` is 1 to 5. `eps` is the step; the defaults follow from the dtype.
+    are best of 64 bits. `order` is 1 to 5; `modes` are "fwd", "rev" or both. `eps` is the step,
+    `atol` and `rtol` are the tolerances; the defaults follow from the dtype.
     An `ArgumentError` tells what cannot be checked: options of another kind, or arguments without
     inexact numbers.
 
@@ -157,8 +158,9 @@ def _inner(xs: Any, ys: Any) -> float:
 def check_op(op: CustomOp, *args: Any, order: int = 2, **attrs: Any) -> None:
     """Check the rules of a custom op against its NumPy function, on an example.
 
-    The type rule, compiled code, the derivatives up to an order and batches of every choice of
-    arguments must agree with it; `order` is 1 to 5. Raises an AssertionError where they do not.
+    `op` is called with arrays `args` and attributes `attrs`. The type rule, compiled code, the
+    derivatives up to an order and batches of every choice of arguments must agree with it; `order`
+    is 1 to 5. Raises an AssertionError where they do not.
     """
     if not isinstance(op, CustomOp):
         raise wrong("check_op: op", op, "an op", "pass what rlx.custom_op gave")

@@ -150,8 +150,10 @@ def vmap(
 ) -> Callable[Parameters, Result]:
     """Vectorize a function: apply `fun` to all members of a batch at once.
 
-    `in_axes` is the batch axis of each argument (None: the same for all members), as one number,
-    or a tuple with a number or a tree for each argument; `out_axes` likewise for the results.
+    `in_axes` is the batch axis of each argument (None: the same for all members), as one number, or
+    a tuple with a number or a tree for each argument; `out_axes` likewise for the results.
+    `axis_name` names the batch for collectives such as `lax.psum`; `axis_size` is its size, needed
+    where no argument has one.
 
     >>> import rlx
     >>> rlx.vmap(lambda x, y: x * y, in_axes=(0, None))(rlx.array([1.0, 2.0]), 10.0).tolist()

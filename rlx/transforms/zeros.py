@@ -26,7 +26,10 @@ class SymbolicZero(Typed):
 
 @record
 class CustomVJPPrimal:
-    """An argument of a forward rule, and whether it is differentiated."""
+    """An argument of a forward rule: its `value`, and whether it is `perturbed`.
+
+    It is perturbed if it is differentiated.
+    """
 
     value: Any
     perturbed: bool
@@ -51,7 +54,7 @@ float0 = np.dtype([("float0", np.void, 0)])
 
 @final
 class Float0:
-    """The derivative of an integer: a shape without numbers.
+    """The derivative of an integer: a `shape` without numbers.
 
     Its dtype is `rlx.float0`, equal to that of JAX. In trees it is a node without leaves, so it
     passes through jit and vmap.

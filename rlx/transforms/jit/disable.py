@@ -22,9 +22,10 @@ from ...trace.tensor import TracedTensor
 def disable_jit(disable: bool = True) -> Iterator[None]:
     """Run jitted functions op by op in a block, on concrete arrays.
 
-    So `print` and debuggers see numbers, and Python may branch on them. What is differentiated,
-    batched or repeated (by `scan`) is recorded still. It is a setting, `rlx.config.disable_jit`,
-    which holds for all threads.
+    So `print` and debuggers see numbers, and Python may branch on them. With `disable=False` they
+    are compiled in the block. What is differentiated, batched or repeated (by `scan`) is recorded
+    still. It is a setting, `rlx.config.disable_jit`, which holds for all threads. Returns a context
+    manager.
 
     >>> import rlx
     >>> @rlx.jit

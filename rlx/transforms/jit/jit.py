@@ -123,29 +123,28 @@ def jit(
     out_shardings: Any = None,
     debug_nans: bool = False,
 ) -> Any:
-    """Compile a function just in time.
+    """Compile a function just in time; a decorator, with and without keywords.
 
-    It is compiled once for each combination of structure, dtypes and shapes of its arguments.
-    Static arguments are Python values known while tracing. Donated arguments give their memory to
-    results where these fit (`compiled.report()` tells), and using one again is an error. Both are
-    named by place (`argnums`) or by name. Works as a decorator, with and without keywords.
+    Returns a function like `fn`, compiled once for each combination of structure, dtypes and
+    shapes of its arguments. Results never depend on the number of threads.
 
-    `dynamic` maps names of arguments to axes whose sizes stay open: one program serves all of
-    them. A size is a name or a `rlx.dim` with a range; equal names are equal sizes. Slices are as
-    long as they say for all sizes: `x[:5]` of fewer elements is an error of the call. What is said
-    of an optional argument does not apply where it is left out. A device that needs known sizes is
-    told to `specialize`, to compile for each size it meets, or is given `buckets`, sizes for each
-    dim to which arrays are padded; `report()` tells which were met.
-
-    It runs on `device`, to which arguments are copied, and so does what calls it; without one where
-    its arguments lie, and if all lie on the host on the default device. Two devices are an error.
-    With "auto" a model of costs predicts the fastest for such arguments (`rlx.explain_device`).
-    Results never depend on the number of threads. With `deterministic="batch"` those of one row do
-    not depend on how many rows a batch has, nor do those of callers: sums go in one order, slower.
-    Code of `tier="auto"` gets better if a program has run long; that of "max" takes long to make.
-    `precision` is a policy or its name, as "mixed_bf16", also of functions it calls without one.
-    `in_shardings` and `out_shardings` split arrays across devices: a `rlx.NamedSharding`, or trees.
-    With `debug_nans` an operation that makes a NaN is an error, here and in functions it calls.
+    - `static_argnums`, `static_argnames`: arguments, by place or name, that are Python values known
+      while tracing. It is compiled anew for each value.
+    - `donate_argnums`, `donate_argnames`: arguments that give their memory to results where these
+      fit (`compiled.report()` tells). Using one again is a `DonatedError`.
+    - `device`: where it runs, and what calls it, too; arguments are copied there. By default it is
+      where the arguments are, or the default device if they are on the host; two devices are a
+      `DeviceMismatchError`. "auto" takes the fastest by a cost model (`rlx.explain_device`).
+    - `dynamic`: axes whose sizes stay open, by names of arguments: one program serves all sizes. A
+      size is a name or a `rlx.dim` with a range; equal names are equal sizes. `x[:5]` of fewer
+      elements is an error of the call.
+    - `specialize`: on a device that needs known sizes, compile for each size that comes; or give
+      `buckets`, sizes for each dim to which arrays are padded.
+    - `deterministic="batch"`: results of a row do not depend on the number of rows, a bit slower.
+    - `tier`: "auto" compiles better code once a program has run long, "max" does so at once.
+    - `precision`: a policy or its name, as "mixed_bf16", also of functions it calls without one.
+    - `in_shardings`, `out_shardings`: how arrays are split across devices: `rlx.NamedSharding`s.
+    - `debug_nans`: an operation that makes a NaN is an error, also in functions it calls.
 
     >>> import rlx
     >>> @rlx.jit
