@@ -133,7 +133,9 @@ def faults(place: str) -> Iterator[str]:
             yield f"rlx.numpy has no {same[1]}"
         return
     found = parameters(place)
-    named = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]*`", text)))) | commented(place)
+    quoted = " ".join(re.findall(r"`[^`]*`", text))
+    rows = re.findall(r"^(\w+) {2,}\S", text, re.MULTILINE)  # of a table of fields
+    named = {*re.findall(r"\w+", quoted), *rows, *commented(place)}
     unnamed = [p.name for p in found if p.name not in named and p.name[0] != "_"]
     if unnamed:
         yield f"does not name {', '.join(unnamed)}"
