@@ -117,6 +117,7 @@ if TYPE_CHECKING:
         optim as optim,
         random as random,
         scipy as scipy,
+        train as train,
         tree_util as tree_util,
     )
     from .interop import (
@@ -196,7 +197,7 @@ else:
     __getattr__, __dir__ = _door(
         __name__,
         (
-            "flatten_util image interop io ir lax nn numpy ops optim random scipy tree_util "
+            "flatten_util image interop io ir lax nn numpy ops optim random scipy train tree_util "
             "runtime.distributed transforms.ad_checkpoint transforms.checkpoint_policies "
             "transforms.testing"
         ).split(),

@@ -49,7 +49,7 @@ from rlx.ir.errors import InternalError, RlxError
 
 HOUSE = str(Path(rlx.__file__).parent)
 MODULES = (
-    "numpy numpy.linalg numpy.fft lax lax.linalg random nn nn.initializers nn.losses optim "
+    "numpy numpy.linalg numpy.fft lax lax.linalg random nn nn.initializers nn.losses optim train "
     "optim.schedules tree tree_util image ops testing flatten_util scipy.special scipy.linalg "
     "scipy.signal scipy.stats scipy.fft scipy.ndimage scipy.interpolate scipy.integrate "
     "scipy.optimize scipy.sparse.linalg scipy.cluster.vq scipy.spatial.transform"

@@ -107,8 +107,8 @@ def test_every_method_in_a_fix_exists():
 def test_every_keyword_in_a_fix_is_one_of_a_function():
     known = {"xla_force_host_platform_device_count", "parents", "path", "cpu"}
     scipy = (rlx.scipy.special, rlx.scipy.linalg, rlx.scipy.interpolate)
-    homes = (rlx, rnp, rnp.linalg, rlx.lax, nn, nn.losses, optim, rlx.random, rlx.tree, *scipy)
-    for home in homes:
+    homes = (rlx, rnp, rnp.linalg, rlx.lax, nn, nn.losses, optim, rlx.random, rlx.tree, rlx.train)
+    for home in (*homes, *scipy):
         for fn in (getattr(home, name) for name in dir(home)):
             if callable(fn):
                 known |= parameters(fn) | parameters(getattr(fn, "__call__", None))  # noqa: B004 (what it takes)
