@@ -117,7 +117,8 @@ def f1(
 ) -> Any:
     """F1 score: the harmonic mean of precision and recall.
 
-    It is that of each class, before the average. Arguments are those of `precision`. Where a class neither occurs nor is predicted it is 0.
+    It is that of each class, before the average. Arguments are those of `precision`. Where a class
+    neither occurs nor is predicted it is 0.
 
     >>> f1([0, 1, 0, 1], [0, 1, 1, 1]).item()
     0.8...

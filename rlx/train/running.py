@@ -21,9 +21,9 @@ def _zero() -> Any:
 class Mean(nn.Module):
     """A running mean: `add` gives another one, `value` is the mean so far.
 
-    That of nothing is NaN. It is a pytree, so it can be carried by `scan`, returned by compiled functions and saved. The
-    sum is kept with what its rounding lost, so the mean of millions is right to the last digits:
-    "Further Remarks on Reducing Truncation Errors", Kahan, 1965.
+    That of nothing is NaN. It is a pytree, so it can be carried by `scan`, returned by compiled
+    functions and saved. The sum is kept with what its rounding lost, so the mean of millions is
+    right to the last digits: "Further Remarks on Reducing Truncation Errors", Kahan, 1965.
 
     >>> loss = Mean().add(1.0).add([2.0, 6.0])
     >>> loss.value
