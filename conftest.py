@@ -16,7 +16,8 @@ collect_ignore = [
     for device, library in LIBRARIES.items()
     if importlib.util.find_spec(library) is None
 ]
-collect_ignore.append("tests/jax_libraries")  # for `make libraries`, which installs what they need
+# for `make libraries`, which installs what they need, and the examples in JAX, Flax and Optax
+collect_ignore += ["tests/jax_libraries", "tests/twins"]
 
 
 def pytest_collection_finish() -> None:

@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import io
 import os
 import re
 import subprocess
 import sys
+import tokenize
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+import rlx
+from rlx import nn
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-MAX_LINES = 80
+TWINS = sorted((ROOT / "tests" / "twins").glob("*.py"))
+MAX_LINES = 120
+
+
+class Example(NamedTuple):
+    """A short run of an example: what it prints, and what holds of the numbers in that."""
+
+    options: str
+    pattern: str
+    holds: Callable[..., bool]
+
+
+NUMBER = r"(-?[\d.]+(?:e-?\d+)?)"
+SHORT_RUNS = {  # each draws out/NAME.png
+    "vae": Example("--steps 300", rf"loss {NUMBER} -> {NUMBER}", lambda a, b: b < 28 < 44 < a),
+    "diffusion": Example("--steps 500", rf"asked for: {NUMBER}%", lambda read: read >= 60),
+    "neural_ode": Example("--steps 150", rf"loss {NUMBER} -> {NUMBER}", lambda a, b: b < a / 10),
+    "physics": Example(
+        "--steps 100",
+        rf"velocity: {NUMBER}, {NUMBER} .*loss {NUMBER} -> {NUMBER}",
+        lambda x, y, a, b: abs(x - 0.466) < 5e-3 > abs(y - 0.432) and b < a / 30,
+    ),
+    "hmc": Example(
+        "--draws 200",
+        rf"R-hat: {NUMBER}.* most {NUMBER} .* are {NUMBER} to {NUMBER}",
+        lambda r_hat, off, low, high: r_hat < 1.05 and off < 0.1 and 0.9 < low < high < 1.1,
+    ),
+    "policy_gradient": Example(
+        "--steps 30", rf"return: {NUMBER} -> {NUMBER}", lambda first, last: last > 5 * first
+    ),
+}
 
 
 def run(*command: str | Path) -> str:
@@ -28,6 +67,29 @@ def run(*command: str | Path) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("name", SHORT_RUNS)
+def test_short_runs(name: str, tmp_path: Path):
+    options, pattern, holds = SHORT_RUNS[name]
+    text = run(f"examples/{name}.py", *options.split(), "--out", tmp_path)
+    found = re.search(pattern, text, re.DOTALL)
+    assert found and holds(*map(float, found.groups())), text
+    assert (tmp_path / f"{name}.png").stat().st_size > 20_000
+    assert f"wrote {tmp_path / name}.png" in text
+
+
+def test_the_gradient_through_the_solver(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    neural_ode = importlib.import_module("neural_ode")
+    model = nn.MLP([2, 8, 2], key=rlx.random.key(0), activation=nn.tanh, dtype="float64")
+    windows = rlx.random.normal(rlx.random.key(1), (3, neural_ode.WINDOW + 1, 2), "float64")
+    weights = rlx.tree.leaves(model)
+
+    def loss(*weights: rlx.Array) -> rlx.Array:
+        return neural_ode.loss_of(rlx.tree.unflatten(rlx.tree.structure(model), weights), windows)
+
+    rlx.testing.check_grads(loss, weights, modes="rev")
 
 
 def test_train_digits(tmp_path: Path):
@@ -58,5 +120,23 @@ def test_how_rlx_works():
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
 def test_examples_are_short_and_explain_themselves(path: Path):
     assert path.read_text(encoding="utf-8").count("\n") < MAX_LINES
-    if "argparse" in path.read_text(encoding="utf-8"):
+    if path.stem not in SHORT_RUNS and "argparse" in path.read_text(encoding="utf-8"):
         assert "usage" in run(path, "--help")
+
+
+def lines_of_code(path: Path) -> int:
+    """Lines with code: no blank ones, no comments, no docstrings."""
+    text = path.read_text(encoding="utf-8")
+    lines = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.string.strip() and token.type != tokenize.COMMENT:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines.difference_update(range(node.lineno, (node.end_lineno or 0) + 1))
+    return len(lines)
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda p: p.stem)
+def test_examples_are_no_longer_than_with_jax(twin: Path):
+    assert lines_of_code(ROOT / "examples" / twin.name) <= lines_of_code(twin)
