@@ -3,6 +3,21 @@
 A module is a pytree whose fields are its parameters and its state; layers are made of sizes and a
 key. Read `module.py`, then `layers.py` and `state.py`; convolutions and pooling are in `conv.py`,
 recurrent layers in `recurrent.py`, blocks of transformers in `transformer.py`.
+
+These parameters of layers mean the same everywhere:
+
+- `in_size`, `out_size`, `size`: the number of features, which are on the last axis, of the inputs,
+  of the outputs, of both.
+- `key`: a key of `rlx.random` for the initial weights; in a call, one for dropout.
+- `initializer`: makes the weights, see `nn.initializers`; without one the layer chooses.
+- `use_bias`, `use_scale`: whether the layer has such parameters.
+- `dtype`: that of its parameters.
+- `eps`: a small number that is added to a variance or norm before dividing by it.
+- `inference`: whether the layer begins in inference mode, see `nn.inference`.
+
+Functions take `x`, an array or number, f32[...] say, and return one of its shape and dtype, or
+float32 for integers; those along an `axis` are of the last one if not said otherwise. Arrays of a
+wrong shape are a `ShapeError`, those of a wrong dtype a `DtypeError`.
 """
 
 from ..ir.lazy import listed as _listed
@@ -114,12 +129,12 @@ from .wrappers import (
     merge as merge,
 )
 
-from ..ir.errors import with_advice as with_advice  # isort: skip
+from ..ir.errors import with_advice as _with_advice  # isort: skip
 
 __dir__ = _listed(__name__, "functional", "initializers", "losses")
 
 _LAST = "with channels last"
-__getattr__ = with_advice(
+__getattr__ = _with_advice(
     "rlx.nn",
     {
         **dict.fromkeys(("Conv1d", "Conv2d", "Conv3d"), f"use nn.Conv, {_LAST}"),

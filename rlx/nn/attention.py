@@ -46,18 +46,18 @@ def dot_product_attention(
 ) -> Any:
     """Scaled dot-product attention: means of values, weighted by a softmax of scores.
 
-    The products are those with the keys.
-
-    `query` has shape (batch, T, heads, size), `key` and `value` (batch, S, heads, size), with
-    as many heads or a divisor of them, each for a group of queries; the batch may be missing. The
-    products are multiplied by `scale`, 1 / sqrt(size) if not given; `bias` is added to them, and
-    those where the bool `mask` is false, both of shape (batch, heads, T, S), do not count.
-    `is_causal` lets a query see the keys up to its own place alone, `local_window_size` so many
-    before and after it, and the lengths, one for each member of the batch, those that are there.
+    `query` has shape (batch, T, heads, size), `key` and `value` (batch, S, heads, size), with as
+    many heads or a divisor of them, each for a group of queries; the batch may be missing. Returns
+    the shape and dtype of `query`. Its products with the keys are multiplied by `scale`, 1 /
+    sqrt(size) if not given; `bias` is added to them, and those where the bool `mask` is false, both
+    of shape (batch, heads, T, S), do not count. `is_causal` lets a query see the keys up to its own
+    place alone, `local_window_size` so many before and after it. `query_seq_lengths` and
+    `key_value_seq_lengths`, i32[batch], say how many queries and keys of each member are there.
     With `return_residual` the logarithm of the sum of the weights comes along. Half-size numbers
     are computed in float32. The `implementation` is the same always. From 2048 queries and as many
     keys on the products are never all in memory, those of the gradient neither: blocks of them are
-    made one after another (`rlx/ir/ops/attention/attention.py`).
+    made one after another (`rlx/ir/ops/attention/attention.py`). Raises a `ShapeError` for shapes
+    or dtypes that do not fit.
 
     >>> import numpy as np
     >>> x = np.eye(2, dtype="float32")[:, None]

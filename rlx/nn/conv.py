@@ -120,9 +120,10 @@ def _sizes_of_layer(
 class Conv(Module):
     """A convolution: `f32[..., length, in] → f32[..., length, out]`.
 
-    There may be several axes. `kernel_size` has a number for each axis. With `groups`, each group
-    of outputs sees its group of inputs alone; with as many as inputs that is a depthwise
-    convolution. `weight` has the shape (*kernel_size, in / groups, out).
+    There may be several axes; `kernel_size` has a number for each, and so may `stride` and
+    `dilation`. `padding` is "SAME", "VALID", or a pair for each axis. With `groups`, each group of
+    outputs sees its group of inputs alone; with as many as inputs that is a depthwise convolution.
+    `weight` has the shape (*kernel_size, in / groups, out).
 
     >>> from rlx import random
     >>> Conv(3, 16, (3, 3), key=random.key(0), use_bias=False).weight.shape
@@ -181,9 +182,10 @@ class Conv(Module):
 class ConvTranspose(Module):
     """A transposed convolution, which enlarges its input by `stride`.
 
-    So the gradient of one does. "SAME" gives `stride` times the size. Numbers pad the input once it
-    is spread by the stride, as in `lax.conv_transpose`. `weight` has the shape (*kernel_size, in,
-    out).
+    `f32[..., length, in] → f32[..., stride * length, out]` with the `padding` "SAME": what the
+    gradient of a convolution does. Numbers pad the input once it is spread by the stride, as in
+    `lax.conv_transpose`. `kernel_size` and `dilation` are as for `Conv`; `weight` has the shape
+    (*kernel_size, in, out).
     """
 
     weight: Array
@@ -250,7 +252,9 @@ def max_pool(
 ) -> Any:
     """Max pooling: the greatest number of each window.
 
-    The strides are the window's sizes if not given.
+    `f32[batch, ..., n] → f32[batch, ..., n]`: `window` has a number for each axis between; so have
+    `strides`, the window's sizes if not given, and `dilation`, the distance of places in a window.
+    `padding` is "VALID", "SAME" or a pair for each axis.
 
     >>> max_pool(rnp.array([[1.0], [4.0], [2.0], [3.0]]), 2)
     Array([[4.],
@@ -269,7 +273,7 @@ def min_pool(
 ) -> Any:
     """Min pooling: the least number of each window.
 
-    The strides are the window's sizes if not given.
+    `window`, `strides`, `padding` and `dilation` are as for `max_pool`.
     """
     return _pool("min_pool", lax.min, as_tensor(x), window, strides, padding, dilation)
 
@@ -282,9 +286,10 @@ def avg_pool(
     *,
     count_include_pad: bool = True,
 ) -> Any:
-    """Average pooling: the mean of each window; strides default to its sizes.
+    """Average pooling: the mean of each window.
 
-    Padded places count as zeros, or with `count_include_pad=False` not at all.
+    `window`, `strides` and `padding` are as for `max_pool`. Padded places count as zeros, or with
+    `count_include_pad=False` not at all.
 
     >>> avg_pool(rnp.array([[1.0], [4.0], [2.0]]), 2, 1)
     Array([[2.5],
@@ -334,7 +339,10 @@ def _pool(
 
 @final
 class MaxPool(Module):
-    """Max pooling as a layer, see `max_pool`."""
+    """Max pooling as a layer: `f32[batch, ..., n] → f32[batch, ..., n]`.
+
+    `window`, `stride`, `padding` and `dilation` are as for `max_pool`.
+    """
 
     window: tuple[int, ...] = field(static=True)
     stride: tuple[int, ...] = field(static=True)
@@ -361,7 +369,10 @@ class MaxPool(Module):
 
 @final
 class AvgPool(Module):
-    """Average pooling as a layer, see `avg_pool`."""
+    """Average pooling as a layer: `f32[batch, ..., n] → f32[batch, ..., n]`.
+
+    `window`, `stride`, `padding` and `count_include_pad` are as for `avg_pool`.
+    """
 
     window: tuple[int, ...] = field(static=True)
     stride: tuple[int, ...] = field(static=True)

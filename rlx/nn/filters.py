@@ -25,7 +25,7 @@ _NOTHING = object()
 
 
 def is_array(x: Any) -> bool:
-    """Whether a leaf is an array of rlx or NumPy, or stands for one while traced.
+    """Whether the leaf `x` is an array of rlx or NumPy, or a traced one.
 
     >>> is_array(np.ones(3)), is_array(1.0)
     (True, False)
@@ -34,7 +34,7 @@ def is_array(x: Any) -> bool:
 
 
 def is_inexact_array(x: Any) -> bool:
-    """Whether a leaf is an array of floats or complex numbers.
+    """Whether the leaf `x` is an array of floats or complex numbers.
 
     >>> is_inexact_array(np.ones(3)), is_inexact_array(np.arange(3))
     (True, False)
@@ -43,7 +43,7 @@ def is_inexact_array(x: Any) -> bool:
 
 
 def is_parameter(x: Any) -> bool:
-    """Whether a leaf is trained: an array of floats or complex numbers.
+    """Whether the leaf `x` is trained: an array of floats or complex numbers.
 
     As the spec of `partition` and `filter` it leaves out what fields of `nn.field(state=True)`
     hold, too, which only the tree can tell.
@@ -75,7 +75,9 @@ def partition(tree: Any, spec: Spec = is_parameter) -> tuple[Any, Any]:
 
 
 def filter(tree: Any, spec: Spec = is_parameter, inverse: bool = False) -> Any:
-    """The tree with None for leaves that the spec leaves out; `inverse` swaps them.
+    """The `tree` with None for leaves that `spec` leaves out; `inverse` swaps them.
+
+    The spec is as for `partition`.
 
     >>> filter([1, 2.0, "a"], lambda x: x != 2.0)
     [1, None, 'a']
@@ -84,9 +86,10 @@ def filter(tree: Any, spec: Spec = is_parameter, inverse: bool = False) -> Any:
 
 
 def combine(*trees: Any) -> Any:
-    """Put trees together that `partition` split.
+    """Put `trees` together that `partition` split.
 
-    Each leaf is the first at its place that is not None.
+    Each leaf of the result is the first at its place that is not None. No tree is an
+    `ArgumentError`, trees of other structures are a `StructureError`.
 
     >>> combine({"w": 1.5, "n": None}, {"w": None, "n": 3})
     {'w': 1.5, 'n': 3}
@@ -163,11 +166,12 @@ def tree_at(
     replace: Any = _NOTHING,
     replace_fn: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """The tree with something else at the place, or the places, that `where` picks.
+    """The `tree` with something else at the place, or the places, that `where` picks.
 
     `where` gets a tree like this one and gives a part of it: a leaf, a layer, None; or a tuple of
     parts, for which `replace` has one item each. `replace_fn` makes it of what was there. Modules
-    in which nothing changes stay the same objects.
+    in which nothing changes stay the same objects. Both ways at once, and a place picked twice, are
+    an `ArgumentError`.
 
     >>> import rlx
     >>> from rlx import nn

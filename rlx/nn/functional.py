@@ -1,6 +1,8 @@
 """Activations and other functions without parameters, under `jax.nn`'s names.
 
-They take and give arrays; integers become float32.
+They take and return arrays: `x` is f32[...], or of another dtype; integers become float32.
+Activations work element by element; functions along `axis` keep the shape, or with `keepdims` the
+rank.
 """
 
 from __future__ import annotations
@@ -120,7 +122,7 @@ def mish(x: Any) -> Any:
 
 @eager
 def elu(x: Any, alpha: float = 1.0) -> Any:
-    """ELU: the number, or alpha * (exp(x) - 1) if it is negative."""
+    """ELU: `x`, or `alpha * (exp(x) - 1)` if it is negative."""
     x, alpha = _inexact(x), scalar("elu: alpha", alpha)
     # exp of a large number that is not used would still spoil the derivative
     return rnp.where(x > 0, x, alpha * rnp.expm1(rnp.where(x > 0, 0.0, x)))
@@ -128,7 +130,7 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
 @eager
 def celu(x: Any, alpha: float = 1.0) -> Any:
-    """CELU: the number, or alpha * (exp(x / alpha) - 1) if it is negative."""
+    """CELU: `x`, or `alpha * (exp(x / alpha) - 1)` if it is negative."""
     x, alpha = _inexact(x), scalar("celu: alpha", alpha)
     return rnp.where(x > 0, x, alpha * rnp.expm1(rnp.where(x > 0, 0.0, x) / alpha))
 
@@ -170,14 +172,17 @@ hard_swish = hard_silu
 
 @eager
 def glu(x: Any, axis: int = -1) -> Any:
-    """GLU (gated linear unit): half of an axis times the sigmoid of the other half."""
+    """GLU (gated linear unit): half of `axis` times the sigmoid of the other half.
+
+    `f32[..., 2 n] → f32[..., n]`.
+    """
     value, gate = rnp.split(_inexact(x), 2, axis)
     return rounded_once(lambda value, gate: value * sigmoid(gate), value, gate)
 
 
 @eager
 def squareplus(x: Any, b: Any = 4) -> Any:
-    """Squareplus, a smooth ReLU without exponentials: (x + sqrt(x * x + b)) / 2."""
+    """Squareplus, a smooth ReLU without exponentials: `(x + sqrt(x * x + b)) / 2`."""
     x, b = promote_operands(x, b, inexact=True)
     return rounded_once(lambda x, b: (x + rnp.sqrt(rnp.square(x) + b)) / 2, x, b)
 
@@ -230,7 +235,7 @@ def _masked(x: Any, where: Any) -> Any:
 def logmeanexp(x: Any, axis: Axis = None, where: Any = None, keepdims: bool = False) -> Any:
     """The logarithm of the mean of exp(x) along axes, without overflow.
 
-    Elements where `where` is false do not count.
+    With `keepdims` the axes stay, of size 1. Elements where `where` is false do not count.
 
     >>> logmeanexp([1000.0, 1000.0])
     Array(1000., dtype=float32)
@@ -257,8 +262,9 @@ def standardize(
 ) -> Any:
     """Standardize: subtract the mean, and divide by the standard deviation.
 
-    A `mean` or `variance` that is given is not computed. Only elements where `where` is true
-    count. Both algorithms, "fast" and "stable", are the stable one; half-size numbers are computed
+    Returns the shape of `x`. They are those along `axis`; a `mean` or `variance` that is given is
+    not computed. `epsilon` is added to the variance. Only elements where `where` is true count.
+    `algorithm` may be "fast" or "stable"; both are the stable one. Half-size numbers are computed
     in float32.
     """
     choice("standardize: algorithm", algorithm, ("fast", "stable"))
@@ -279,7 +285,8 @@ def standardize(
 def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float = 1e-5) -> Any:
     """Layer normalization of the last axis, then times `scale` plus `bias`.
 
-    `x` has shape (..., n), the other two (n,). From "Layer Normalization", Ba et al., 2016.
+    `x` has shape (..., n), the other two (n,). `eps` is added to the variance. From "Layer
+    Normalization", Ba et al., 2016.
 
     >>> layer_norm([1.0, 3.0], [1.0, 1.0], [0.0, 1.0], eps=0.0)
     Array([-1.,  2.], dtype=float32)
@@ -292,8 +299,8 @@ def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float = 1e-5) -> Any:
 def rms_norm(x: Any, scale: Any, *, eps: float = 1e-6) -> Any:
     """RMS normalization of the last axis, then times `scale`.
 
-    `x` has shape (..., n), `scale` (n,). From "Root Mean Square Layer Normalization", Zhang and
-    Sennrich, 2019.
+    `x` has shape (..., n), `scale` (n,). `eps` is added to the mean square. From "Root Mean Square
+    Layer Normalization", Zhang and Sennrich, 2019.
 
     >>> rms_norm([1.0, 7.0], [1.0, 5.0], eps=0.0)
     Array([0.2, 7. ], dtype=float32)
@@ -305,7 +312,8 @@ def rms_norm(x: Any, scale: Any, *, eps: float = 1e-6) -> Any:
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
     """One-hot encoding: 1 at the label's place on a new axis, else 0.
 
-    The dtype is float32 if not given.
+    `i32[...] → f32[..., num_classes]`, with the new axis at `axis`. `dtype` is float32 if not
+    given. Labels outside of the classes give zeros.
 
     >>> one_hot([1, 0], 3)
     Array([[0., 1., 0.],

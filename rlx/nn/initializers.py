@@ -1,6 +1,8 @@
 """Initializers of parameters: functions of a key, a shape and a dtype.
 
-`initializer(key, shape, dtype)` gives an array. The names and numbers are those of
+`initializer(key, shape, dtype)` returns an array of this `shape`, made with the `key`; `dtype` is
+float32 if neither the call nor the initializer names one. `in_axis`, `out_axis` and `batch_axis`
+say which axes of the shape are inputs, outputs, and neither. The names and numbers are those of
 `jax.nn.initializers`.
 """
 
@@ -43,7 +45,7 @@ def ones(key: Any, shape: Any, dtype: Any = None) -> Any:
 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
-    """All of one value."""
+    """All of one `value`."""
     return lambda key, shape, dtype=dtype: rnp.full(shape, value, _chosen(dtype))
 
 
@@ -53,14 +55,14 @@ def uniform(scale: float = 0.01, dtype: Any = None) -> Initializer:
 
 
 def normal(stddev: float = 0.01, dtype: Any = None) -> Initializer:
-    """Normal with a standard deviation."""
+    """Normal with the standard deviation `stddev`."""
     return lambda key, shape, dtype=dtype: _drawn(random.normal, key, shape, dtype, stddev)
 
 
 def truncated_normal(
     stddev: float = 0.01, dtype: Any = None, lower: float = -2.0, upper: float = 2.0
 ) -> Initializer:
-    """Truncated normal, cut off at so many standard deviations."""
+    """Truncated normal: `stddev` times normal numbers from `lower` to `upper`."""
     usual = dtype
 
     def initialize(key: Any, shape: Any, dtype: Any = usual) -> Any:
@@ -83,8 +85,9 @@ def variance_scaling(
 ) -> Initializer:
     """Variance scaling: variance `scale` / fan-in, fan-out, or their mean.
 
-    Axes that are none of inputs, outputs and batch, such as those of a convolution's window,
-    multiply both numbers.
+    `mode` is "fan_in", "fan_out", "fan_avg" or "fan_geo_avg"; `distribution` is "truncated_normal",
+    "normal" or "uniform". Axes that are none of inputs, outputs and batch, such as those of a
+    convolution's window, multiply both numbers.
     """
     _check_one_of("mode", mode, MODES)
     _check_one_of("distribution", distribution, DISTRIBUTIONS)
@@ -147,11 +150,10 @@ kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
 def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """Orthogonal: orthonormal rows or columns, whichever are fewer.
+    """Orthogonal: orthonormal rows or columns, whichever are fewer, times `scale`.
 
-    All such matrices are equally likely.
-
-    The columns stand along `column_axis`, the other axes together are the rows.
+    All such matrices are equally likely. The columns stand along `column_axis`, the other axes
+    together are the rows.
     """
     usual = dtype
 
@@ -176,7 +178,8 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> 
 def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
     """An orthogonal matrix at the middle of a convolution's window, zeros elsewhere.
 
-    The last two axes are inputs and outputs. From "Dynamical Isometry and a Mean Field Theory of
+    The last two axes are inputs and outputs; more inputs than outputs are a `ShapeError`. `scale`
+    and `column_axis` are as for `orthogonal`. From "Dynamical Isometry and a Mean Field Theory of
     CNNs", Xiao et al., 2018.
     """
     usual = dtype

@@ -57,7 +57,10 @@ class Linear(Module):
 
 @final
 class Embedding(Module):
-    """Embedding: a row of a table for each index: `i32[...] → f32[..., size]`."""
+    """Embedding: a row of a table for each index: `i32[...] → f32[..., size]`.
+
+    The table has `count` rows.
+    """
 
     weight: Array
 
@@ -79,7 +82,10 @@ class Embedding(Module):
 
 @final
 class LayerNorm(Module):
-    """Layer normalization of the last axis, then times `scale` plus `bias`."""
+    """Layer normalization of the last axis, then times `scale` plus `bias`.
+
+    `f32[..., size] → f32[..., size]`, see `layer_norm`.
+    """
 
     scale: Array
     bias: Array
@@ -96,7 +102,10 @@ class LayerNorm(Module):
 
 @final
 class RMSNorm(Module):
-    """RMS normalization of the last axis, then times `scale`."""
+    """RMS normalization of the last axis, then times `scale`.
+
+    `f32[..., size] → f32[..., size]`, see `rms_norm`.
+    """
 
     scale: Array
     eps: float = field(static=True)
@@ -111,9 +120,10 @@ class RMSNorm(Module):
 
 @final
 class Dropout(Module):
-    """Dropout: zeroes numbers with probability `rate`, scales others up; needs a key.
+    """Dropout: zeroes numbers with probability `rate`, scales others up.
 
-    In inference mode, `nn.inference(model)`, it gives the numbers as they are.
+    `f32[...] → f32[...]`. In training mode it needs a key, else it is an `ArgumentError`; in
+    inference mode, `nn.inference(model)`, it returns the numbers as they are.
 
     >>> from rlx import nn
     >>> x = rnp.ones((2, 3))
@@ -152,7 +162,7 @@ class Dropout(Module):
 
 @final
 class Lambda(Module):
-    """A function as a layer."""
+    """A `function` as a layer: `f32[...] → f32[...]`, as it maps them."""
 
     function: Callable[[Any], Any] = field(static=True)
 
@@ -185,6 +195,9 @@ class Sequential(Module):
 @final
 class MLP(Module):
     """Multilayer perceptron: linear layers with an activation between them.
+
+    `f32[..., sizes[0]] → f32[..., sizes[-1]]`. `activation` is a function of an array. Fewer than
+    two `sizes` are an `ArgumentError`.
 
     >>> MLP([2, 8, 1], key=random.key(0))
     MLP(

@@ -122,10 +122,11 @@ PARAMETERS = (Array, TracedTensor, np.ndarray, np.generic, bool, int, float, com
 
 
 def field(*, static: bool = False, state: bool = False, **options: Any) -> Any:
-    """Describe a field as `dataclasses.field` does.
+    """Describe a field of a module, as `dataclasses.field` does.
 
-    A `static` one holds no arrays, but what belongs to the code. One of `state` holds arrays that
-    are not trained, such as running means: their gradient is zero, and optimizers pass them by.
+    It takes the `options` of that and returns what it does. A `static` field holds no arrays, but
+    what belongs to the code. One of `state` holds arrays that are not trained, such as running
+    means: their gradient is zero, and optimizers pass them by. Both at once are an `ArgumentError`.
 
     >>> class Counter(Module):
     ...     count: Array = field(state=True)
@@ -220,7 +221,11 @@ class Module(metaclass=ModuleType):
     """The base class of modules: an immutable pytree whose fields are parameters."""
 
     def replace(self: Made, **changes: Any) -> Made:
-        """Copy the module with other values in some fields."""
+        """Copy the module with other values in some fields.
+
+        `changes` are the new values by name; returns the copy. A name that is no field is an
+        `ArgumentError`.
+        """
         names = [f.name for f in dataclasses.fields(self)]
         for name in changes:
             if name not in names:

@@ -113,10 +113,11 @@ class BatchNorm(Module):
 
 @final
 class GroupNorm(Module):
-    """Group normalization: `f32[batch, ..., size]`, features last.
+    """Group normalization: `f32[batch, ..., size] → f32[batch, ..., size]`.
 
-    Features are parted into `groups`; those of a group, at all places of a sample, are normalized
-    together. From "Group Normalization", Wu and He, 2018.
+    Features, which come last, are split into `groups`; those of a group, at all places of a sample,
+    are normalized together. A `size` that the groups do not divide is an `ArgumentError`. From
+    "Group Normalization", Wu and He, 2018.
 
     >>> x = rnp.arange(8.0).reshape(2, 4)
     >>> GroupNorm(4, 2, eps=0.0)(x)
@@ -159,10 +160,10 @@ class GroupNorm(Module):
 
 @final
 class InstanceNorm(Module):
-    """Instance normalization: `f32[batch, ..., size]`, features last.
+    """Instance normalization: `f32[batch, ..., size] → f32[batch, ..., size]`.
 
-    Each feature of each sample is normalized over all places. From "Instance Normalization",
-    Ulyanov et al., 2016.
+    Each feature of each sample is normalized over all places; without places it is a `ShapeError`.
+    From "Instance Normalization", Ulyanov et al., 2016.
 
     >>> InstanceNorm(1, eps=0.0)(rnp.array([[[1.0], [3.0]]])).tolist()
     [[[-1.0], [1.0]]]

@@ -39,10 +39,10 @@ def quantize(
     axis: Axis = None,
     bounds: Bounds = None,
 ) -> Any:
-    """Quantize floats: round(x / scale) + zero_point, clipped to a range.
+    """Quantize floats: `round(x / scale) + zero_point`, clipped to a range.
 
-    `dtype` is an integer one, or a float of 8 bits. `bounds` is a smaller range, (-8, 7) for 4
-    bits.
+    Returns the shape of `x`. `scale` and `zero_point` are numbers, or vectors along `axis`. `dtype`
+    is an integer one, or a float of 8 bits. `bounds` is a smaller range, (-8, 7) for 4 bits.
 
     >>> quantize([0.5, -0.1, 9.0], 0.25, bounds=(-8, 7)).tolist()
     [2, 0, 7]
@@ -56,7 +56,9 @@ def quantize(
 def dequantize(
     x: Any, scale: Any, zero_point: Any = 0, *, dtype: Any = "float32", axis: Axis = None
 ) -> Any:
-    """Dequantize to floats: (x - zero_point) * scale.
+    """Dequantize integers to floats: `(x - zero_point) * scale`.
+
+    `scale`, `zero_point` and `axis` are as for `quantize`; `dtype` is that of the result.
 
     >>> import numpy as np
     >>> dequantize(np.array([2, 0, 7], "int8"), 0.25).tolist()
@@ -78,7 +80,8 @@ def fake_quantize(
 ) -> Any:
     """Fake quantization: quantize floats and dequantize them again.
 
-    Its derivative takes rounding for the identity; it has one in the scale and the zero point too.
+    `scale`, `zero_point`, `dtype`, `axis` and `bounds` are as for `quantize`. Its derivative takes
+    rounding for the identity; it has one in the scale and the zero point too.
 
     >>> fake_quantize([0.55, -0.1, 9.0], 0.25, bounds=(-8, 7)).tolist()
     [0.5, 0.0, 1.75]
@@ -94,7 +97,9 @@ def quantization_scale(
 ) -> tuple[Any, Any]:
     """A quantization scale and zero point whose range covers the numbers, and 0.
 
-    With `symmetric` the zero point is 0, else the range reaches from the least to the greatest.
+    `dtype`, `axis` and `bounds` are as for `quantize`; returns two numbers, or with `axis` two
+    vectors. With `symmetric` the zero point is 0, else the range reaches from the least to the
+    greatest. A dtype that is no integer and no float is a `DtypeError`.
 
     >>> scale, zero_point = quantization_scale([-1.0, 2.54])
     >>> scale, zero_point
@@ -186,9 +191,9 @@ class BlockScaleConfig:
 
 
 def get_scaled_dot_general_config(mode: str, global_scale: Any = None) -> BlockScaleConfig:
-    """The settings of "mxfp8" or "nvfp4".
+    """The settings of the `mode` "mxfp8" or "nvfp4".
 
-    The latter has a scale for all blocks as well.
+    The latter has `global_scale`, a scale for all blocks, 1 if not given, as well.
     """
     choice("get_scaled_dot_general_config: mode", mode, ("mxfp8", "nvfp4"))
     if mode == "nvfp4":
@@ -202,8 +207,9 @@ def scaled_matmul(
 ) -> Any:
     """The products of matrices whose rows are multiplied by scales, block by block.
 
-    `f8[B, M, K], f8[B, N, K], f8[B, M, K / block], f8[B, N, K / block] → f32[B, M, N]`; sums are
-    float32.
+    `lhs`, `rhs`, `lhs_scales`, `rhs_scales`: `f8[B, M, K], f8[B, N, K], f8[B, M, K / block], f8[B,
+    N, K / block] → f32[B, M, N]`; other shapes are a `ShapeError`. Sums are float32, the result has
+    `preferred_element_type`.
     """
     parts = [as_tensor(x) for x in (lhs, rhs, lhs_scales, rhs_scales)]
     a, b, a_scales, b_scales = parts
@@ -242,9 +248,10 @@ def scaled_dot_general(
 ) -> Any:
     """Products summed over axes, of numbers that are brought to few bits before.
 
-    `dimension_numbers` is that of `rlx.lax.dot_general`, `configs` the settings for lhs, rhs and
+    `lhs`, `rhs` and `dimension_numbers` are those of `rlx.lax.dot_general`,
+    `preferred_element_type` is the result's dtype. `configs` are the settings for lhs, rhs and
     cotangents; without them nothing is rounded. The derivative takes the rounding of each operand
-    for the identity; cotangents are not rounded.
+    for the identity; cotangents are not rounded. `implementation` has no effect.
     """
     x, y = as_tensor(lhs), as_tensor(rhs)
     what = "scaled_dot_general: dimension_numbers"

@@ -74,10 +74,10 @@ def _zeros(cell: Any, shape: Sequence[int]) -> Any:
 
 @final
 class SimpleRNNCell(Module):
-    """Elman's cell: activation(x @ weight + state @ state_weight + both biases).
+    """Elman's cell: `activation(x @ weight + state @ state_weight + both biases)`.
 
     `f32[..., size], f32[..., in] → f32[..., size], f32[..., size]`: called with the state and an
-    input, it gives the new state, and an output that is the same. `weight` is f32[in, size],
+    input, it returns the new state, and an output that is the same. `weight` is f32[in, size],
     `state_weight` f32[size, size]: PyTorch's `weight_ih.T` and `weight_hh.T`; `bias` is `bias_ih`,
     `state_bias` is `bias_hh`. From "Finding Structure in Time", Elman, 1990.
 
@@ -116,11 +116,14 @@ class SimpleRNNCell(Module):
         return _zeros(self, batch)
 
     def project(self, x: Any) -> Any:
-        """What inputs add: `f32[..., in] → f32[..., size]`."""
+        """What inputs add: `x` of `f32[..., in] → f32[..., size]`."""
         return _times(x, self.weight, self.bias)
 
     def step(self, state: Any, projected: Any) -> tuple[Any, Any]:
-        """The new state, and the output, of a state and what `project` gave."""
+        """The new state, and the output, of `state` and `projected`.
+
+        The latter is what `project` gave.
+        """
         new = self.activation(projected + _times(state, self.state_weight, self.state_bias))
         return new, new
 
@@ -161,11 +164,14 @@ class LSTMCell(Module):
         return _zeros(self, batch), _zeros(self, batch)
 
     def project(self, x: Any) -> Any:
-        """What inputs add: `f32[..., in] → f32[..., 4 size]`."""
+        """What inputs add: `x` of `f32[..., in] → f32[..., 4 size]`."""
         return _times(x, self.weight, self.bias)
 
     def step(self, state: Any, projected: Any) -> tuple[Any, Any]:
-        """The new state, and the output, of a state and what `project` gave."""
+        """The new state, and the output, of `state` and `projected`.
+
+        The latter is what `project` gave.
+        """
         h, c = state
         gates = projected + _times(h, self.state_weight, self.state_bias)
         i, f, g, o = rnp.split(gates, 4, axis=-1)
@@ -210,11 +216,14 @@ class GRUCell(Module):
         return _zeros(self, batch)
 
     def project(self, x: Any) -> Any:
-        """What inputs add: `f32[..., in] → f32[..., 3 size]`."""
+        """What inputs add: `x` of `f32[..., in] → f32[..., 3 size]`."""
         return _times(x, self.weight, self.bias)
 
     def step(self, state: Any, projected: Any) -> tuple[Any, Any]:
-        """The new state, and the output, of a state and what `project` gave."""
+        """The new state, and the output, of `state` and `projected`.
+
+        The latter is what `project` gave.
+        """
         r, z, n = rnp.split(projected, 3, axis=-1)
         state_r, state_z, state_n = rnp.split(
             _times(state, self.state_weight, self.state_bias), 3, axis=-1
@@ -230,12 +239,13 @@ class GRUCell(Module):
 
 @final
 class RNN(Module):
-    """A cell over a sequence: `f32[..., time, in] → f32[..., time, size], state`.
+    """A `cell` over a sequence: `f32[..., time, in] → f32[..., time, size], state`.
 
-    Gives the outputs of all times, and the last state. `state` is the first one, zeros if not
+    Returns the outputs of all times, and the last state. `state` is the first one, zeros if not
     given. With `reverse` the cell starts at the end; outputs stay at the place of their inputs.
     `lengths`, i32[...], says how many times of each member of the batch are there: the state stays
-    as it is at others, and outputs there are 0. A cell is any module with the methods of `GRUCell`.
+    as it is at others, and outputs there are 0. A cell is any module with the methods of `GRUCell`,
+    else it is an `ArgumentError`.
 
     >>> layer = RNN(GRUCell(3, 4, key=random.key(0)))
     >>> y, state = layer(rnp.ones((2, 5, 3)), lengths=rnp.array([5, 2]))
@@ -282,8 +292,9 @@ class RNN(Module):
 class Bidirectional(Module):
     """Two scans of a sequence, one from each end, their outputs side by side.
 
-    `f32[..., time, in] → f32[..., time, sizes of both], (state, state)`. `state` is a pair, or
-    None. From "Bidirectional Recurrent Neural Networks", Schuster and Paliwal, 1997.
+    `f32[..., time, in] → f32[..., time, sizes of both], (state, state)`. `forward` and `backward`
+    are cells. `state` is a pair, or None. From "Bidirectional Recurrent Neural Networks", Schuster
+    and Paliwal, 1997.
 
     >>> one, other = (LSTMCell(3, 4, key=random.key(i)) for i in range(2))
     >>> y, (forward, backward) = Bidirectional(one, other)(rnp.ones((2, 5, 3)))
@@ -358,7 +369,7 @@ class LSTM(_Stacked):
     """Long short-term memory over sequences.
 
     `f32[..., time, in] → f32[..., time, size], states`. `layers` lie one above the other, with
-    dropout between them. With `bidirectional` outputs are 2 size long. `states` has one state for
+    `dropout` between them. With `bidirectional` outputs are 2 size long. `states` has one state for
     each layer, (h, c), or a pair of them for both directions; it may be given back as `state`.
     `lengths` is as for `RNN`; `LSTMCell` describes the weights.
 
@@ -393,8 +404,8 @@ class LSTM(_Stacked):
 class GRU(_Stacked):
     """Gated recurrent units over sequences.
 
-    `f32[..., time, in] → f32[..., time, size], states`. The arguments are those of `LSTM`; a state
-    is one array. `GRUCell` describes the weights.
+    `f32[..., time, in] → f32[..., time, size], states`. `layers`, `bidirectional` and `dropout` are
+    as for `LSTM`; a state is one array. `GRUCell` describes the weights.
 
     >>> layer = GRU(3, 4, key=random.key(0), bidirectional=True)
     >>> y, ((forward, backward),) = layer(rnp.ones((2, 5, 3)))

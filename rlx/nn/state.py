@@ -93,7 +93,7 @@ def with_state(model: Any, call: Callable[..., Any] | None = None) -> Callable[.
 
 
 def latest(layer: Layer) -> Layer:
-    """The layer with the state that it has so far in the call of `with_state`.
+    """The `layer` with the state that it has so far in the call of `with_state`.
 
     >>> from rlx import nn
     >>> layer = nn.BatchNorm(2)
@@ -106,7 +106,7 @@ def latest(layer: Layer) -> Layer:
 
 
 def update_state(layer: Module, **values: Any) -> None:
-    """Give fields of a layer new values, for the model that `with_state` returns.
+    """Give fields of a `layer` new `values`, for the model that `with_state` returns.
 
     They are fields of `nn.field(state=True)`, and keep their shapes and dtypes.
 

@@ -31,19 +31,19 @@ POSITIONS = (None, "rope", "alibi")
 
 
 class KVCache(NamedTuple):
-    """Keys and values so far, `f32[batch, longest, kv_heads, size]`; how many."""
+    """The keys and values of the times so far, which a causal attention looks back at."""
 
-    key: Any
-    value: Any
-    count: Any
+    key: Any  # f32[batch, longest, kv_heads, size]
+    value: Any  # likewise
+    count: Any  # i32[], how many times are there
 
 
 def rotary_embedding(x: Any, places: Any = None, *, base: float = 10000.0) -> Any:
     """Rotary position embedding: pairs of features, turned as their place says.
 
     `f32[..., time, heads, size], i32[..., time] → f32[..., time, heads, size]`. The pair is feature
-    i and i + size / 2, turned by place / base^(2 i / size). Places count from 0 if not given. From
-    "RoFormer", Su et al., 2021.
+    i and i + size / 2, turned by place / `base`^(2 i / size). The `places` count from 0 if not
+    given. An odd size is a `ShapeError`. From "RoFormer", Su et al., 2021.
 
     >>> x = rnp.ones((1, 2, 1, 2))
     >>> rotary_embedding(x)[0, 0, 0].tolist()
@@ -88,11 +88,11 @@ class MultiHeadAttention(Module):
 
     Called with `x`, and `memory` of shape (batch, other time, size) for cross-attention. `mask` is
     of bools that broadcast to (batch, heads, time, other time), true where a query sees a key;
-    `is_causal` hides later keys. `kv_heads` keys and values are shared by groups of heads
-    ("GQA", Ainslie et al., 2023). `position` is None, "rope" or "alibi". In training `dropout`
-    zeroes weights of attention, and needs a key. With a `cache`, of `initial_cache`, the times of
-    `x` follow those in it, they see those before them, and the result is a pair with the new cache;
-    it keeps its shape, so it may be carried by `scan`.
+    `is_causal` hides later keys. `kv_heads` keys and values are shared by groups of `heads` ("GQA",
+    Ainslie et al., 2023); sizes that do not divide are an `ArgumentError`. `position` is None,
+    "rope" or "alibi". In training `dropout` zeroes weights of attention, and needs a key. With a
+    `cache`, of `initial_cache`, the times of `x` follow those in it, they see those before them,
+    and the result is a pair with the new cache; it keeps its shape, so it may be carried by `scan`.
 
     Of PyTorch's layer `query`, `key`, `value` are the thirds of `in_proj_weight.T`, `out` is
     `out_proj`. From "Attention Is All You Need", Vaswani et al., 2017.
@@ -257,10 +257,12 @@ def _check_room(count: Any, longest: Any) -> None:
 class TransformerEncoderLayer(Module):
     """A block of self-attention and two linear layers, each added to its input.
 
-    `f32[batch, time, size] → f32[batch, time, size]`. With `norm_first` each is of the normalized
-    input, as in GPT; else sums are normalized, as in PyTorch's layer, whose `linear1` and `linear2`
-    are `first` and `second`. A causal one is the block of a GPT; `cache` is as for
-    `MultiHeadAttention`. From "Attention Is All You Need", Vaswani et al., 2017.
+    `f32[batch, time, size] → f32[batch, time, size]`. `hidden` features, with `activation`, are
+    between the linear layers; `heads`, `kv_heads`, `position` and `cache` are as for
+    `MultiHeadAttention`; `dropout` is that of the attention and of each part. With `norm_first`
+    each part is of the normalized input, as in GPT; else sums are normalized, as in PyTorch's
+    layer, whose `linear1` and `linear2` are `first` and `second`. A causal one is the block of a
+    GPT. From "Attention Is All You Need", Vaswani et al., 2017.
 
     >>> layer = TransformerEncoderLayer(8, 2, 16, key=random.key(0), dropout=0.0)
     >>> layer(rnp.ones((3, 5, 8)), is_causal=True).shape
@@ -336,9 +338,10 @@ class TransformerEncoderLayer(Module):
 class TransformerDecoderLayer(Module):
     """A block of causal self-attention, attention to a memory, and two linear layers.
 
-    `f32[batch, time, size], f32[batch, other time, size] → f32[batch, time, size]`. Options are
-    those of `TransformerEncoderLayer`; `mask` is of the queries and their own keys, `memory_mask`
-    of the queries and the memory. From "Attention Is All You Need", Vaswani et al., 2017.
+    `f32[batch, time, size], f32[batch, other time, size] → f32[batch, time, size]`. `heads`,
+    `hidden`, `activation`, `norm_first` and `dropout` are as for `TransformerEncoderLayer`; `mask`
+    is of the queries and their own keys, `memory_mask` of the queries and the memory. From
+    "Attention Is All You Need", Vaswani et al., 2017.
 
     >>> layer = TransformerDecoderLayer(8, 2, 16, key=random.key(0), dropout=0.0)
     >>> layer(rnp.ones((3, 5, 8)), rnp.ones((3, 7, 8))).shape

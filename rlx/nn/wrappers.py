@@ -47,8 +47,10 @@ def _other_axes(weight: Any, axis: int | None) -> tuple[int, ...]:
 class WeightNorm(Module):
     """Weight normalization: the layer with the weight `w * (scale / norm(w))`.
 
+    The weight is the field `name` of `layer`; shapes `f32[...] → f32[...]` are those of the layer.
     The norm is that of all numbers that share an index of `axis`, of all with None. Directions and
-    lengths are trained apart; at first the layer is what it was. Salimans and Kingma, 2016.
+    lengths are trained apart; at first the layer is what it was. From "Weight Normalization",
+    Salimans and Kingma, 2016.
 
     >>> layer = WeightNorm(Linear(3, 2, key=random.key(0)))
     >>> layer(rnp.ones((4, 3))).shape, layer.scale.shape
@@ -84,9 +86,10 @@ class WeightNorm(Module):
 class SpectralNorm(Module):
     """Spectral normalization: the weight divided by its largest singular value.
 
-    The weight counts as a matrix with a row for each index of `axis`. In training mode each call
-    makes `steps` of the power iteration that finds the value: `left` and `right` are its state,
-    see `nn.with_state`. Miyato et al., 2018.
+    The weight is the field `name` of `layer`; shapes `f32[...] → f32[...]` are those of the layer.
+    It counts as a matrix with a row for each index of `axis`. In training mode each call makes
+    `steps` of the power iteration that finds the value: `left` and `right` are its state, see
+    `nn.with_state`. From "Spectral Normalization", Miyato et al., 2018.
 
     >>> from rlx import nn
     >>> layer = SpectralNorm(Linear(3, 2, key=random.key(0)), key=random.key(1))
@@ -163,8 +166,9 @@ class SpectralNorm(Module):
 class LoRA(Module):
     """Low-rank adaptation: `layer(x) + x @ down @ up * (alpha / rank)`.
 
-    The layer is state, so it stays as it is: only `down`, f32[in, rank], and `up`, f32[rank, out],
-    are trained. `up` is zero at first. `alpha` is the rank if not given. Hu et al., 2021.
+    `f32[..., in] → f32[..., out]`. The layer is state, so it stays as it is: only `down`, f32[in,
+    rank], and `up`, f32[rank, out], are trained. `up` is zero at first. `alpha` is the rank if not
+    given. From "LoRA", Hu et al., 2021.
 
     >>> from rlx import nn
     >>> model = nn.MLP([4, 8, 2], key=random.key(0))
@@ -206,10 +210,11 @@ class LoRA(Module):
 
 @final
 class Shared(Module):
-    """Weight tying: a model with one part at two places, trained as one.
+    """Weight tying: a `model` with one part at two places, trained as one.
 
     `where` picks the place, as in `nn.tree_at`, and `get` what stands there, computed from the
-    rest. The model holds it once, so gradients of both uses add up.
+    rest. The model holds it once, so gradients of both uses add up. It is called as the model is,
+    `f32[...] → f32[...]`.
 
     >>> from rlx import nn
     >>> class Words(nn.Module):
@@ -246,7 +251,7 @@ WRAPPERS = WeightNorm | SpectralNorm | LoRA | Shared
 
 
 def merge(model: Any) -> Any:
-    """The model with the plain layers that its wrappers stand for, ready for use.
+    """The `model` with the plain layers that its wrappers stand for, ready for use.
 
     They are `WeightNorm`, `SpectralNorm`, `LoRA` and `Shared`, wherever they are in the tree.
 

@@ -95,11 +95,11 @@ from .wrappers import (
     partition as partition,
 )
 
-from ..ir.errors import with_advice as with_advice  # isort: skip
+from ..ir.errors import with_advice as _with_advice  # isort: skip
 
 __dir__ = _listed(__name__, "schedules")
 
-__getattr__ = with_advice(
+__getattr__ = _with_advice(
     "rlx.optim",
     {
         "Adam": "use optim.adam, a function",

@@ -30,7 +30,7 @@ LOG_TWO = math.log(2.0)
 
 
 def log1mexp(x: Tensor) -> Any:
-    """log(1 - exp(-x)) for x >= 0, accurate for small and large x."""
+    """log(1 - exp(-x)) for `x` >= 0, accurate for small and large `x`."""
     (x,) = floats("log1mexp", x)
     is_small = x < LOG_TWO
     # what is not chosen must not spoil the derivative

@@ -406,10 +406,11 @@ def logsumexp(
     return_sign: bool = False,
     where: Tensor | None = None,
 ) -> Any:
-    """The logarithm of the sum of exponentials over axes, without overflow.
+    """The logarithm of the sum of exponentials of `a` over `axis`, without overflow.
 
     `b` are factors of the exponentials. `return_sign` returns the logarithm of the absolute value
-    of the sum, and its sign. Elements where `where` is false are ignored.
+    of the sum, and its sign. With `keepdims` the axes stay, of size 1. Elements where `where` is
+    false are ignored.
     """
     keepdims = flag("keepdims", keepdims)
     operand = as_operand(a)

@@ -1,8 +1,10 @@
 """Loss functions.
 
-They take predictions and targets, and give the mean loss; the sum with `reduction="sum"`, one
-loss for each example with `reduction="none"`. Labels are integers from 0 on. Those outside of the
-classes are an error where they are known, as indices are (`RLX_CHECKS`); else their loss is NaN.
+They take `predictions` and `targets`, f32[...], and return the mean loss, f32[]; the sum with
+`reduction="sum"`, one loss for each example with `reduction="none"`. For classes they take
+`logits`, f32[..., C], whose softmax are the probabilities, and `labels`, i32[...], integers from 0
+on. Labels outside of the classes are a `BoundsError` where they are known, as indices are
+(`RLX_CHECKS`); else their loss is NaN.
 """
 
 from __future__ import annotations
@@ -60,17 +62,26 @@ __dir__ = listed(__name__)
 
 
 def mean_squared_error(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
-    """Mean squared error: the square of the difference."""
+    """Mean squared error: the square of the difference.
+
+    `f32[...], f32[...] → f32[]`.
+    """
     return of_both(lambda x, y: rnp.square(x - y), predictions, targets, reduction)
 
 
 def mean_absolute_error(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
-    """Mean absolute error: the size of the difference."""
+    """Mean absolute error: the absolute value of the difference.
+
+    `f32[...], f32[...] → f32[]`.
+    """
     return of_both(lambda x, y: rnp.abs(x - y), predictions, targets, reduction)
 
 
 def huber(predictions: Any, targets: Any, *, delta: float = 1.0, reduction: str = "mean") -> Any:
-    """Huber loss: half the squared difference up to `delta`, a line beyond it."""
+    """Huber loss: half the squared difference up to `delta`, a line beyond it.
+
+    `f32[...], f32[...] → f32[]`. From "Robust Estimation of a Location Parameter", Huber, 1964.
+    """
 
     def loss(x: Any, y: Any) -> Any:
         distance = rnp.abs(x - y)
@@ -152,7 +163,7 @@ def gaussian_nll(
 ) -> Any:
     """Negative log-likelihood of targets by normal distributions.
 
-    `f32[...], f32[...], f32[...] → f32[]`: of means, targets and variances. Variances below `eps`
+    `f32[...], f32[...], f32[...] → f32[]`: of means, targets and `variances`. Variances below `eps`
     count as `eps`, with the gradient that they would have there. `full` adds the constant log(2 pi)
     / 2. From "Estimating the Mean and Variance of the Target Probability Distribution", Nix and
     Weigend, 1994.
@@ -178,9 +189,10 @@ def kl_divergence(
 ) -> Any:
     """Kullback-Leibler divergence of predictions from targets, along the last axis.
 
-    `f32[..., C], f32[..., C] → f32[]`, of logarithms of chances, as `nn.log_softmax` gives them,
-    and of chances, or with `log_targets` their logarithms. The mean is of examples, as PyTorch's
-    "batchmean". From "On Information and Sufficiency", Kullback and Leibler, 1951.
+    `f32[..., C], f32[..., C] → f32[]`: `log_predictions` are logarithms of probabilities, as
+    `nn.log_softmax` gives them, the targets are probabilities, or with `log_targets` their
+    logarithms. The mean is of examples, as PyTorch's "batchmean". From "On Information and
+    Sufficiency", Kullback and Leibler, 1951.
 
     >>> round(float(kl_divergence(rnp.log(rnp.array([0.5, 0.5])), [1.0, 0.0])), 4)
     0.6931
@@ -201,8 +213,8 @@ def cosine_similarity(
 ) -> Any:
     """Cosine of the angle between vectors along an axis, from -1 to 1.
 
-    `f32[..., n], f32[..., n] → f32[]`. Norms below `eps` count as `eps`, so that a vector of zeros
-    has the cosine 0 to all.
+    `f32[..., n], f32[..., n] → f32[]`, of `x` and `y` along `axis`. Norms below `eps` count as
+    `eps`, so that a vector of zeros has the cosine 0 to all.
 
     >>> round(float(cosine_similarity([1.0, 0.0], [1.0, 1.0])), 4)
     0.7071
@@ -222,6 +234,8 @@ def cosine_distance(
 ) -> Any:
     """One minus `cosine_similarity`, from 0 to 2: `f32[..., n], f32[..., n] → f32[]`.
 
+    `x`, `y`, `axis` and `eps` are as there.
+
     >>> cosine_distance([1.0, 0.0], [-2.0, 0.0])
     Array(2., dtype=float32)
     """
@@ -239,11 +253,11 @@ def triplet_margin(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Any:
-    """Triplet loss: positives should be nearer than negatives, by a margin.
+    """Triplet loss: positives should be nearer than negatives, by a `margin`.
 
-    `f32[..., n], f32[..., n], f32[..., n] → f32[]`: max(0, d(a, p) - d(a, n) + margin). The
-    distance is the `norm` of the difference plus `eps`, as in PyTorch. From "FaceNet", Schroff et
-    al., 2015.
+    `f32[..., n], f32[..., n], f32[..., n] → f32[]` of `anchors`, `positives` and `negatives`:
+    max(0, d(a, p) - d(a, n) + margin). The distance is the `norm` of the difference plus `eps`, as
+    in PyTorch. From "FaceNet", Schroff et al., 2015.
 
     >>> round(float(triplet_margin([0.0], [3.0], [2.0])), 3)
     2.0

@@ -69,10 +69,10 @@ def nll(
     ignore_index: int | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """Negative log-likelihood of labels: minus the logarithm of their chance.
+    """Negative log-likelihood of labels: minus the logarithm of their probability.
 
-    `f32[..., C], i32[...] → f32[]`, of what `nn.log_softmax` gives; of logits take
-    `cross_entropy`, which also says what `weight` and `ignore_index` mean.
+    `f32[..., C], i32[...] → f32[]`: `log_probabilities` are what `nn.log_softmax` gives; of logits
+    take `cross_entropy`, which also says what `weight` and `ignore_index` mean.
 
     >>> nll([[-1.0, -2.0], [-3.0, -4.0]], [0, 1])
     Array(2.5, dtype=float32)
@@ -124,9 +124,10 @@ def sigmoid_focal(
 ) -> Any:
     """Focal loss of independent classes.
 
-    Easy examples of binary cross-entropy count less. `f32[...], f32[...] → f32[]`, with targets
-    from 0 to 1. `alpha` multiplies the losses of targets 1, 1 - alpha those of targets 0. From
-    "Focal Loss for Dense Object Detection", Lin et al., 2017.
+    Binary cross-entropy in which easy examples count less, by the power `gamma` of the probability
+    of the other answer. `f32[...], f32[...] → f32[]`, with targets from 0 to 1. `alpha` multiplies
+    the losses of targets 1, 1 - alpha those of targets 0. From "Focal Loss for Dense Object
+    Detection", Lin et al., 2017.
 
     >>> round(float(sigmoid_focal([0.0, 0.0], [1.0, 0.0], alpha=0.25)), 4)
     0.0866
@@ -145,7 +146,8 @@ def sigmoid_focal(
 def binary_cross_entropy(logits: Any, targets: Any, *, reduction: str = "mean") -> Any:
     """Binary cross-entropy loss of logits and targets from 0 to 1.
 
-    The chance of a 1 is sigmoid(logits). Targets are 0, 1, or chances between.
+    `f32[...], f32[...] → f32[]`. The probability of a 1 is sigmoid(logits). Targets are 0, 1, or
+    probabilities between.
     """
     return of_both(lambda x, y: softplus(x) - x * y, logits, targets, reduction)
 
@@ -174,10 +176,10 @@ def ctc(
 
     `f32[batch, time, C], i32[batch, count] → f32[]`: minus the logarithm of their chance. That is
     that of all ways to give each time a class, or `blank`, so that the labels are left when
-    repeated classes are joined and blanks removed. The lengths, i32[batch], say how much of each
-    example counts. Where no way is left the loss is inf, and its gradient 0. The mean is that of
-    examples; PyTorch's is of losses divided by their label lengths. From "Connectionist Temporal
-    Classification", Graves et al., 2006.
+    repeated classes are joined and blanks removed. `logit_lengths` and `label_lengths`, i32[batch],
+    say how much of each example counts. Where no way is left the loss is inf, and its gradient 0.
+    The mean is that of examples; PyTorch's is of losses divided by their label lengths. Other
+    shapes are a `ShapeError`. From "Connectionist Temporal Classification", Graves et al., 2006.
 
     >>> round(float(ctc([[[0.0, 0.0], [0.0, 0.0]]], [[1]])), 4)
     0.2877
