@@ -2,6 +2,17 @@
 
 An optimizer maps gradients, its state and the parameters to updates and a new state. Read
 `optimizer.py` first, then `algorithms.py`.
+
+These parameters mean the same everywhere; g is the gradient, p a parameter, t the step:
+
+- `learning_rate`: a number, or a schedule: a function of the step, from 0 on.
+- `b1`, `b2`: how much of the running means of gradients, and of their squares, each step keeps.
+- `eps`, `eps_root`: small numbers added to a denominator, and under its root.
+- `weight_decay`: that times p is added to g, or for AdamW and its like to the update.
+- `mask`, `weight_decay_mask`: which parameters decay: a tree of bools like the parameters, or a
+  function of them that returns one. State of modules never does.
+- `nesterov`: look one step ahead, as Nesterov's momentum does.
+- `params`, `updates`, `tree`: pytrees of arrays.
 """
 
 from ..ir.lazy import listed as _listed

@@ -119,7 +119,7 @@ def rmsprop(
     """RMSProp: gradients divided by the root of the running mean of their squares.
 
     `s = decay s + (1 - decay) g²` and `p = p - learning_rate g / sqrt(s + eps)`, the change with
-    momentum if given. Tieleman and Hinton, 2012, lecture 6.5 of a course on neural networks.
+    `momentum` if given. Tieleman and Hinton, 2012, lecture 6.5 of a course on neural networks.
 
     >>> from rlx import numpy as rnp
     >>> optimizer = rmsprop(0.5, decay=0.0)
@@ -135,7 +135,8 @@ def adagrad(
 ) -> Optimizer:
     """Adagrad: rates that fall with the sum of all squared gradients.
 
-    `s = s + g²` and `p = p - learning_rate g / sqrt(s + eps)`. Duchi et al., 2011,
+    `s = s + g²`, which begins as `initial_accumulator_value`, and
+    `p = p - learning_rate g / sqrt(s + eps)`. Duchi et al., 2011,
     https://jmlr.org/papers/v12/duchi11a.html
 
     >>> from rlx import numpy as rnp
@@ -188,9 +189,12 @@ def adafactor(
 ) -> Optimizer:
     """Adafactor: RMSProp whose squares of a matrix are kept as a row and a column.
 
-    Arrays with two axes of `min_dim_size_to_factor` or more are kept so; `scale_by_factored_rms`
-    has the formula. The root of an update's mean square is at most `clipping_threshold`, and then
-    multiplied by that of the parameter. Shazeer and Stern, 2018, https://arxiv.org/abs/1804.04235
+    Arrays with two axes of `min_dim_size_to_factor` or more are kept so, if `factored`;
+    `scale_by_factored_rms` has the formula, with `decay_rate`, and `decay_offset` for its
+    `step_offset`. The root of an update's mean square is at most `clipping_threshold`, and then
+    multiplied by that of the parameter, if `multiply_by_parameter_scale`. `momentum` averages
+    updates, and `weight_decay_rate` times the parameter is added to them. Shazeer and Stern, 2018,
+    https://arxiv.org/abs/1804.04235
 
     >>> from rlx import numpy as rnp
     >>> optimizer = adafactor(0.5)
@@ -263,8 +267,8 @@ def radam(
 ) -> Optimizer:
     """RAdam: Adam that warms up by itself.
 
-    `scale_by_radam` has the formula: the first steps are those of momentum. Liu et al., 2020,
-    https://arxiv.org/abs/1908.03265
+    `scale_by_radam` has the formula: up to the `threshold` steps are those of momentum. Liu et al.,
+    2020, https://arxiv.org/abs/1908.03265
 
     >>> from rlx import numpy as rnp
     >>> optimizer = radam(0.5)
@@ -317,9 +321,10 @@ def lars(
 ) -> Optimizer:
     """LARS: momentum whose update of an array has the size of the array.
 
-    It is for large batches. With `u = g + weight_decay p`, where the masks are true, the velocity
-    is `v = momentum v + learning_rate trust_coefficient u |p| / (|u| + eps)` and `p = p - v`.
-    You et al., 2017, https://arxiv.org/abs/1708.03888
+    It is for large batches. With `u = g + weight_decay p`, where `weight_decay_mask` is true, the
+    velocity is `v = momentum v + learning_rate trust_coefficient u |p| / (|u| + eps)`, without the
+    ratio where `trust_ratio_mask` is false, and `p = p - v`. You et al., 2017,
+    https://arxiv.org/abs/1708.03888
 
     >>> from rlx import numpy as rnp
     >>> optimizer = lars(0.5, trust_coefficient=1.0)
@@ -403,9 +408,10 @@ def muon(
     """Muon for matrices, AdamW for all other arrays.
 
     `p = p - learning_rate (u + weight_decay p)`, where u is the mean of gradients with singular
-    values of about one, by `scale_by_muon`, times a number of its shape, by `scale_by_shape`.
-    `adam_learning_rate` is by default the learning rate. Jordan et al., 2024,
-    https://kellerjordan.github.io/posts/muon
+    values of about one, by `scale_by_muon`, of `ns_coeffs`, `ns_steps` and `beta`, times a number
+    of its shape, by `scale_by_shape`, of `consistent_rms`. `adam_b1`, `adam_b2`, `adam_eps_root`
+    and `adam_weight_decay` are for the other arrays, and so is `adam_learning_rate`, by default the
+    learning rate. Jordan et al., 2024, https://kellerjordan.github.io/posts/muon
 
     >>> from rlx import numpy as rnp
     >>> params = {"w": rnp.ones((2, 2)), "b": rnp.ones(2)}
@@ -443,8 +449,9 @@ def lbfgs(
 ) -> Optimizer:
     """L-BFGS with a line search: for smooth functions without noise.
 
-    `p = p - s learning_rate H g`: `scale_by_lbfgs` has the formula of H, `scale_by_zoom_linesearch`
-    that of s. `update` then needs `value`, `grad` and `value_fn`, the function of the parameters;
+    `p = p - s learning_rate H g`: `scale_by_lbfgs` has the formula of H, with `memory_size` and
+    `scale_init_precond`; `linesearch` is the search of s, `scale_by_zoom_linesearch` if not given.
+    `update` then needs `value`, `grad` and `value_fn`, the function of the parameters;
     `value_and_grad_from_state` reads the first two where the last search has left them. Without a
     line search (None) give a learning rate. Liu and Nocedal, 1989,
     https://doi.org/10.1007/BF01589116

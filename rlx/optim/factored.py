@@ -21,16 +21,12 @@ from .optimizer import (
 
 
 class FactoredState(NamedTuple):
-    """The number of steps, and the mean squares.
+    """Mean squares: factored, or of the whole array; the others are one zero."""
 
-    They are over rows and over columns where an array is factored, else of the whole array; the
-    others are arrays of one zero.
-    """
-
-    count: Any
-    v_row: Any
-    v_col: Any
-    v: Any
+    count: Any  # how many steps were made
+    v_row: Any  # over rows, where an array is factored
+    v_col: Any  # over columns
+    v: Any  # of an array that is not factored
 
 
 def _factored_axes(shape: tuple[int, ...], least: int | None) -> tuple[int, int] | None:
@@ -50,10 +46,11 @@ def scale_by_factored_rms(
 ) -> Optimizer:
     """Divide by the root of mean squares, which a matrix keeps by row and column.
 
-    With `d = 1 - (t - step_offset)^-decay_rate` and `q = g² + epsilon`, the rows are
-    `r = d r + (1 - d) mean(q, columns)`, the columns `c = d c + (1 - d) mean(q, rows)`, and the
-    update is `g / sqrt(r / mean(r)) / sqrt(c)`. Arrays without two axes of
-    `min_dim_size_to_factor` keep `v = d v + (1 - d) q`; their update is `g / sqrt(v)`.
+    Returns a step for `chain`. With `d = 1 - (t - step_offset)^-decay_rate` and `q = g² + epsilon`,
+    the rows are `r = d r + (1 - d) mean(q, columns)`, the columns
+    `c = d c + (1 - d) mean(q, rows)`, and the update is `g / sqrt(r / mean(r)) / sqrt(c)`. Arrays
+    without two axes of `min_dim_size_to_factor`, and all unless `factored`, keep
+    `v = d v + (1 - d) q`; their update is `g / sqrt(v)`.
 
     >>> step = scale_by_factored_rms()
     >>> p = rnp.zeros(1)
@@ -126,7 +123,9 @@ def _root_mean_square(x: Any) -> Any:
 
 
 def clip_by_block_rms(threshold: float) -> Optimizer:
-    """Clip each array's update so that its root mean square is at most a number.
+    """Clip each array's update so that its root mean square is at most `threshold`.
+
+    Returns a step for `chain`.
 
     >>> step = clip_by_block_rms(2.0)
     >>> step.update(rnp.array([4.0, -4.0]), ())[0]

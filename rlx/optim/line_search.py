@@ -24,17 +24,14 @@ def dot(x: Any, y: Any) -> Any:
 
 
 class ZoomState(NamedTuple):
-    """The last step, the value and gradient there, and how the search went.
+    """The last step of a line search, and how the search went."""
 
-    `steps` is how many values it took; the errors say by how much a condition was missed.
-    """
-
-    learning_rate: Any
-    value: Any
-    grad: Any
-    steps: Any
-    decrease_error: Any
-    curvature_error: Any
+    learning_rate: Any  # the step
+    value: Any  # the function after the step
+    grad: Any  # the gradient there
+    steps: Any  # how many values the search took
+    decrease_error: Any  # by how much the decrease was missed
+    curvature_error: Any  # by how much the slope was
 
 
 class Point(NamedTuple):
@@ -99,13 +96,13 @@ def scale_by_zoom_linesearch(
 
     With values f and slopes f' along the update, the step s has `f(s) <= f(0) + slope_rtol s f'(0)`
     and `|f'(s)| <= curv_rtol |f'(0)|` within `tol`; near a minimum, where values are too near to
-    each other, `approx_dec_rtol` lets a slope stand for the first. The guess is the last step
-    ("keep") or 1 ("one"); it is multiplied by `increase_factor` until an interval holds such a
-    step, which is then made smaller, down to `stepsize_precision`. After `max_linesearch_steps` the
-    best step yet is taken. `update` needs `value`, `grad` and `value_fn`, the function of the
-    parameters that gives the value; what else it is given by keyword goes to that function.
-    Nocedal and Wright, Numerical Optimization, 2006, algorithms 3.5 and 3.6; Hager and Zhang, 2006,
-    https://doi.org/10.1145/1132973.1132979
+    each other, `approx_dec_rtol` lets a slope stand for the first. `initial_guess_strategy` takes
+    the last step ("keep") or 1 ("one") for the guess; it is multiplied by `increase_factor`, up to
+    `max_learning_rate`, until an interval holds such a step, which is then made smaller, down to
+    `stepsize_precision`. After `max_linesearch_steps` the best step yet is taken. `update` needs
+    `value`, `grad` and `value_fn`, the function of the parameters that gives the value; what else
+    it is given by keyword goes to that function. Nocedal and Wright, Numerical Optimization, 2006,
+    algorithms 3.5 and 3.6; Hager and Zhang, 2006, https://doi.org/10.1145/1132973.1132979
 
     >>> def f(x):
     ...     return ((x - 3.0) ** 2).sum()
@@ -291,7 +288,9 @@ def _middle(search: Search) -> Any:
 def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     """The value and gradient of a function, from a line search that has left them.
 
-    Where the state has none yet they are computed.
+    Returns a function like `rlx.value_and_grad(value_fn)`, which takes `state` by keyword, too.
+    Where the state has none yet they are computed; a state without a line search is an
+    `ArgumentError`.
 
     >>> from rlx.optim import lbfgs
     >>> def f(x):

@@ -29,18 +29,22 @@ from .optimizer import Optimizer, first_step
 
 
 class LossScale(Protocol):
-    """A loss scale, which may change from step to step."""
+    """A loss scale, which may change from step to step.
+
+    A protocol, without a constructor that takes `args` or `kwargs`: `StaticLossScale` and
+    `DynamicLossScale` have it.
+    """
 
     def scale(self, tree: Any) -> Any:
-        """Multiply losses, a tree of arrays, by the scale."""
+        """Return losses, a `tree` of arrays, multiplied by the scale."""
         ...
 
     def unscale(self, tree: Any) -> Any:
-        """Divide gradients by the scale; half-precision ones become float32."""
+        """Return gradients, a `tree`, divided by the scale; halves become float32."""
         ...
 
     def adjust(self, is_finite: Any) -> Any:
-        """The scale of the next step, given whether this step's gradients are finite."""
+        """The scale of the next step; `is_finite` says whether the gradients were."""
         ...
 
 
@@ -56,7 +60,9 @@ def all_finite(tree: Any) -> Any:
 
 
 def choose(condition: Any, yes: Any, no: Any) -> Any:
-    """Choose one of two trees: `yes` if the condition, a boolean array, holds.
+    """Choose one of two trees: `yes` if `condition` holds, else `no`.
+
+    The condition is a boolean array; returns a tree of arrays.
 
     >>> choose(rnp.asarray(False), {"w": 1.0}, {"w": 2.0})["w"].item()
     2.0
@@ -107,7 +113,7 @@ class StaticLossScale(_Scaling):
             object.__setattr__(self, "value", rnp.asarray(float(self.value)))
 
     def adjust(self, is_finite: Any) -> StaticLossScale:
-        """The same scale."""
+        """The same scale, whatever `is_finite` says."""
         return self
 
 
@@ -124,7 +130,7 @@ class DynamicLossScale(_Scaling):
     """
 
     value: Any = 2.0**15
-    count: Any = None
+    count: Any = None  # finite steps since the last change
     period: int = 2000
     factor: float = 2.0
     least: float = 1.0
@@ -138,7 +144,7 @@ class DynamicLossScale(_Scaling):
             object.__setattr__(self, "count", first_step())
 
     def adjust(self, is_finite: Any) -> DynamicLossScale:
-        """The scale of the next step."""
+        """The scale of the next step; `is_finite` says whether the gradients were."""
         is_due = self.count + 1 >= self.period
         grown = self.value * self.factor
         grown = rnp.where(rnp.isfinite(grown), grown, self.value)
@@ -158,18 +164,19 @@ def _check(what: str, given: float, bound: float) -> None:
 
 
 class ScaledState(NamedTuple):
-    """The loss scale, the state of the optimizer, and how many steps were left out."""
+    """The state of an optimizer of scaled losses."""
 
-    scale: Any
-    inner: Any
-    skipped: Any
+    scale: Any  # the loss scale
+    inner: Any  # the state of the optimizer
+    skipped: Any  # how many steps were left out
 
 
 def scaled(optimizer: Optimizer, loss_scale: LossScale) -> Optimizer:
-    """Wrap an optimizer for scaled losses; it skips steps that overflow.
+    """Wrap an `optimizer` for scaled losses; it skips steps that overflow.
 
-    The loss is `state.scale.scale(loss)`; gradients are divided, and where one is not finite the
-    updates are zero, the state stays, and the scale shrinks.
+    Returns an optimizer. The loss is `state.scale.scale(loss)`, which begins as `loss_scale`;
+    gradients are divided, and where one is not finite the updates are zero, the state stays, and
+    the scale shrinks.
     """
 
     def init(params: Any) -> ScaledState:

@@ -26,17 +26,17 @@ from .optimizer import (
 
 
 class AdamState(NamedTuple):
-    """The number of steps, and running means of gradients and of their squares."""
+    """The running means of Adam and its like."""
 
-    count: Any
-    mean: Any
-    square: Any
+    count: Any  # how many steps were made
+    mean: Any  # of gradients
+    square: Any  # of squared gradients
 
 
 class RmsState(NamedTuple):
     """The running mean of squared gradients."""
 
-    square: Any
+    square: Any  # a tree like the parameters
 
 
 def moved(decay: float, means: Any, given: Any) -> Any:
@@ -93,7 +93,7 @@ def _adam_state(params: Any) -> AdamState:
 def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
     """Divide by the root of the running mean of squared gradients.
 
-    `s = decay s + (1 - decay) g²`; the update is `g / sqrt(s + eps)`.
+    `s = decay s + (1 - decay) g²`; the update is `g / sqrt(s + eps)`. Returns a step for `chain`.
 
     >>> step = scale_by_rms(0.0)
     >>> updates, state = step.update(rnp.array([3.0]), step.init(rnp.zeros(1)))
@@ -118,7 +118,8 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
 def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> Optimizer:
     """Divide by the root of the sum of all squared gradients.
 
-    `s = s + g²`, from the initial value on; the update is `g / sqrt(s + eps)`, or 0 where s is 0.
+    Returns a step for `chain`. `s = s + g²`, from `initial_accumulator_value` on; the update is
+    `g / sqrt(s + eps)`, or 0 where s is 0.
 
     >>> step = scale_by_rss(0.0)
     >>> updates, state = step.update(rnp.array([3.0]), step.init(rnp.zeros(1)))
@@ -145,10 +146,10 @@ def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> O
 
 
 class AdaDeltaState(NamedTuple):
-    """The running means of squared gradients, and of squared updates."""
+    """Two running means."""
 
-    square: Any
-    square_of_updates: Any
+    square: Any  # of squared gradients
+    square_of_updates: Any  # of squared updates
 
 
 def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> Optimizer:
@@ -232,6 +233,7 @@ def scale_by_adamax(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Op
     """Divide the running mean of gradients by their greatest size, which decays.
 
     `m = b1 m + (1 - b1) g` and `u = max(|g| + eps, b2 u)`; the update is `m / (1 - b1^t) / u`.
+    Returns a step for `chain`.
 
     >>> step = scale_by_adamax()
     >>> updates, state = step.update(rnp.array([3.0]), step.init(rnp.zeros(1)))
@@ -263,7 +265,7 @@ def scale_by_radam(
     """Adam's step, made smaller while the running mean of squares is of few gradients.
 
     With `r∞ = 2 / (1 - b2) - 1` and `r = r∞ - 2 t b2^t / (1 - b2^t)`, Adam's step is multiplied by
-    `sqrt((r - 4)(r - 2) r∞ / ((r∞ - 4)(r∞ - 2) r))` if r is at least the threshold; else the mean
+    `sqrt((r - 4)(r - 2) r∞ / ((r∞ - 4)(r∞ - 2) r))` if r is at least the `threshold`; else the mean
     of gradients alone is the update.
 
     >>> step = scale_by_radam()
@@ -296,10 +298,10 @@ def scale_by_radam(
 
 
 class LionState(NamedTuple):
-    """The number of steps, and the running mean of gradients."""
+    """The running mean of Lion."""
 
-    count: Any
-    mean: Any
+    count: Any  # how many steps were made
+    mean: Any  # of gradients
 
 
 def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Optimizer:
@@ -337,7 +339,8 @@ def scale_by_novograd(
     """Divide each gradient by the running mean of its squared norm, then add momentum.
 
     `v = b2 v + (1 - b2) |g|²`, which begins with the first `|g|²`; the update is
-    `m = b1 m + g / (sqrt(v + eps_root) + eps) + weight_decay p` for each array.
+    `m = b1 m + g / (sqrt(v + eps_root) + eps) + weight_decay p` for each array. Returns a step for
+    `chain`.
 
     >>> step = scale_by_novograd()
     >>> p = rnp.zeros(2)
@@ -374,8 +377,8 @@ def scale_by_trust_ratio(
 ) -> Optimizer:
     """Scale the update of each array to the size of the array.
 
-    `u = u trust_coefficient |p| / (|u| + eps)`, where norms are at least `min_norm`; as it is
-    where a norm is 0.
+    `u = u trust_coefficient |p| / (|u| + eps)`, where norms are at least `min_norm`; as it is where
+    a norm is 0. Returns a step for `chain`.
 
     >>> step = scale_by_trust_ratio()
     >>> p = rnp.array([3.0, 4.0])

@@ -25,10 +25,10 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of Jordan et al., for the least numb
 
 
 class MuonState(NamedTuple):
-    """The number of steps, and the running mean of gradients."""
+    """The running mean of Muon."""
 
-    count: Any
-    mean: Any
+    count: Any  # how many steps were made
+    mean: Any  # of gradients
 
 
 def scale_by_muon(
@@ -41,8 +41,9 @@ def scale_by_muon(
 ) -> Optimizer:
     """Give matrices like the mean of gradients, but with singular values of about one.
 
-    From `x = m / (|m| + eps)`, where m is the mean of `scale_by_adam`, each of the `ns_steps` of
-    Newton and Schulz gives `x = a x + (b y + c y y) x` with `y = x xᵀ`; a, b, c are `ns_coeffs`.
+    From `x = m / (|m| + eps)`, where m is the mean of `scale_by_adam` with `beta` for its `b1`,
+    each of the `ns_steps` of Newton and Schulz gives `x = a x + (b y + c y y) x` with `y = x xᵀ`;
+    a, b, c are `ns_coeffs`.
 
     >>> step = scale_by_muon()
     >>> gradient = rnp.array([[8.0, 0.0], [0.0, 2.0]])

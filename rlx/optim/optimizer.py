@@ -59,7 +59,7 @@ def check_gradients(grads: Any, like: Any) -> None:
 
 
 def apply_updates(params: Any, updates: Any) -> Any:
-    """Add the updates to the parameters, which keep their dtypes.
+    """Return `params` plus `updates`; the parameters keep their dtypes.
 
     State of modules stays as it is.
 
@@ -97,9 +97,10 @@ def _step(init: Callable[[Any], Any], update: Callable[..., tuple[Any, Any]]) ->
 
 
 def chain(*optimizers: Optimizer) -> Optimizer:
-    """Chain optimizers: gradients pass from left to right.
+    """Chain `optimizers`: gradients pass from left to right.
 
-    What `update` is given by keyword, such as `value` for a line search, goes to each of them.
+    Returns an optimizer. What `update` is given by keyword, such as `value` for a line search, goes
+    to each of them.
 
     >>> optimizer = chain(clip_by_value(1.0), scale(-0.5))
     >>> params = rnp.array([3.0])
@@ -125,7 +126,7 @@ def chain(*optimizers: Optimizer) -> Optimizer:
 
 
 def stateless(change: Callable[[Any], Any]) -> Optimizer:
-    """An optimizer without state, made of a function of the gradients.
+    """An optimizer without state, made of a function of the gradients, `change`.
 
     >>> stateless(lambda grads: {"w": 2 * grads["w"]}).update({"w": 4.0}, ())[0]
     {'w': 8.0}
@@ -136,11 +137,11 @@ def stateless(change: Callable[[Any], Any]) -> Optimizer:
 class CountState(NamedTuple):
     """How many steps have been made."""
 
-    count: Any
+    count: Any  # i32[]
 
 
 def scale(factor: float) -> Optimizer:
-    """Multiply by a number.
+    """Multiply gradients by the number `factor`: a step for `chain`.
 
     >>> scale(-0.5).update({"w": 4.0}, ())[0]
     {'w': -2.0}
@@ -222,7 +223,7 @@ def needs_params(name: str, params: Any) -> Any:
 class MomentumState(NamedTuple):
     """The running sum of gradients."""
 
-    velocity: Any
+    velocity: Any  # a tree like the parameters
 
 
 def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
@@ -306,6 +307,8 @@ def global_norm(tree: Any) -> Any:
 def clip_by_global_norm(limit: float) -> Optimizer:
     """Clip gradients so that their global norm is at most `limit`.
 
+    Returns a step for `chain`; all gradients are multiplied by the same number.
+
     >>> clip_by_global_norm(1.0).update(rnp.array([0.0, 4.0]), ())[0]
     Array([0., 1.], dtype=float32)
     """
@@ -321,6 +324,8 @@ def clip_by_global_norm(limit: float) -> Optimizer:
 
 def clip_by_value(limit: float) -> Optimizer:
     """Clip each gradient to the range from `-limit` to `limit`.
+
+    Returns a step for `chain`.
 
     >>> clip_by_value(1.0).update(rnp.array([0.5, 4.0]), ())[0]
     Array([0.5, 1. ], dtype=float32)

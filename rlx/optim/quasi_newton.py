@@ -21,27 +21,23 @@ from .optimizer import (
 
 
 class LbfgsState(NamedTuple):
-    """The last parameters and gradients, and the last few changes of both.
+    """The last parameters and gradients, and the last few changes of both."""
 
-    Changes are rows of arrays of one size, written in turn; a weight is one over the inner product
-    of the two changes of a step.
-    """
-
-    count: Any
-    params: Any
-    updates: Any
-    diff_params_memory: Any
-    diff_updates_memory: Any
-    weights_memory: Any
+    count: Any  # how many steps were made
+    params: Any  # of the last step
+    updates: Any  # the gradients of the last step
+    diff_params_memory: Any  # changes as rows, written in turn
+    diff_updates_memory: Any  # likewise, of gradients
+    weights_memory: Any  # 1 / the inner product of the two changes of a step
 
 
 def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Optimizer:
     """Multiply by an estimate of the inverse Hessian, from the last few steps.
 
     With changes s of parameters and y of gradients, and `r = 1 / (s·y)`, the matrix is
-    `H = (1 - r s yᵀ) H (1 - r y sᵀ) + r s sᵀ` for each step that is remembered; it begins as the
-    identity, times `(s·y) / (y·y)` of the last step if `scale_init_precond`, in the first step
-    `min(1, 1 / |g|)`.
+    `H = (1 - r s yᵀ) H (1 - r y sᵀ) + r s sᵀ` for each of the last `memory_size` steps; it begins
+    as the identity, times `(s·y) / (y·y)` of the last step if `scale_init_precond`, in the first
+    step `min(1, 1 / |g|)`.
 
     >>> step, p = scale_by_lbfgs(), rnp.zeros(1)
     >>> step.update(rnp.array([4.0]), step.init(p), p)[0]

@@ -1,6 +1,7 @@
 """Learning-rate schedules: functions of the number of the step, from 0.
 
-They take the step as an int32 array and give the rate as a float array.
+They take the step as an int32 array and return the rate as a float array. `start`, `peak` and
+`end` are rates, `steps` and `warmup_steps` numbers of steps.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __dir__ = listed(__name__)
 
 
 def constant(value: float) -> Schedule:
-    """A constant learning rate.
+    """A constant learning rate, `value`.
 
     >>> constant(0.5)(7).item()
     0.5
@@ -65,9 +66,10 @@ def polynomial(start: float, end: float, power: float, steps: int, *, begin: int
 def exponential(
     start: float, factor: float, steps: int, *, staircase: bool = False, end: float | None = None
 ) -> Schedule:
-    """Exponential decay: multiplied by `factor` every `steps` steps.
+    """Exponential decay: `start`, multiplied by `factor` every `steps` steps.
 
-    It is bounded by `end`, and goes in jumps if `staircase`.
+    It is bounded by `end`, and goes in jumps if `staircase`. A rate that is too large a number is
+    an `AttributeValueError`.
 
     >>> schedule = exponential(1.0, 0.5, 10, staircase=True)
     >>> [float(schedule(step)) for step in (0, 9, 20)]
@@ -110,7 +112,9 @@ def cosine(start: float, steps: int, *, end: float = 0.0) -> Schedule:
 
 
 def piecewise(start: float, factors: dict[int, float]) -> Schedule:
-    """Step decay: multiplied by a factor at some steps.
+    """Step decay: `start`, multiplied by a factor at some steps.
+
+    `factors` is `{step: factor}`.
 
     >>> schedule = piecewise(1.0, {100: 0.5, 200: 0.5})
     >>> [schedule(step).item() for step in (99, 100, 200)]
@@ -135,7 +139,7 @@ def piecewise(start: float, factors: dict[int, float]) -> Schedule:
 def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Schedule:
     """Linear warmup from `start` up to another schedule, then that schedule.
 
-    The line ends at the first rate of that schedule.
+    The line takes `steps` steps and ends at the first rate of `then`, which begins there.
 
     >>> schedule = warmup(10, linear(1.0, 0.0, 20))
     >>> [schedule(step).item() for step in (0, 5, 10, 20)]
@@ -152,7 +156,9 @@ def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Schedule:
 
 
 def warmup_cosine(peak: float, warmup_steps: int, steps: int, *, end: float = 0.0) -> Schedule:
-    """Linear warmup to `peak`, then cosine decay; `steps` counts both.
+    """Linear warmup to `peak`, then cosine decay to `end`.
+
+    The first `warmup_steps` go up; `steps` counts both.
 
     >>> schedule = warmup_cosine(1.0, 10, 30)
     >>> [round(schedule(step).item(), 3) for step in (0, 10, 20)]
@@ -178,6 +184,8 @@ def warmup_exponential(
 ) -> Schedule:
     """Linear warmup to `peak`, then exponential decay by `factor` every `steps` steps.
 
+    The first `warmup_steps` go up from `start`; `staircase` and `end` are as for `exponential`.
+
     >>> schedule = warmup_exponential(1.0, 10, 0.5, 20)
     >>> [schedule(step).item() for step in (5, 10, 30)]
     [0.5, 1.0, 0.5]
@@ -187,7 +195,9 @@ def warmup_exponential(
 
 
 def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
-    """One schedule after another: the next one begins, from step 0, at each boundary.
+    """One of `schedules` after another: the next begins at each of `boundaries`.
+
+    Boundaries are steps; each schedule begins from its step 0.
 
     >>> schedule = join_schedules([constant(1.0), linear(0.5, 0.0, 10)], [100])
     >>> [schedule(step).item() for step in (99, 100, 105)]

@@ -33,14 +33,14 @@ Labels = (
 class MaskedState(NamedTuple):
     """The state of the optimizer for the parameters that the mask lets through."""
 
-    inner_state: Any
+    inner_state: Any  # of the optimizer `inner`
 
 
 def masked(inner: Optimizer, mask: Mask) -> Optimizer:
     """An optimizer for some of the parameters; updates of the others stay as they are.
 
-    `mask` is a tree of bools like the parameters, which may have one for a whole branch, or a
-    function of the parameters that gives one.
+    `inner` is the optimizer. `mask` is a tree of bools like the parameters, which may have one for
+    a whole branch, or a function of the parameters that gives one.
 
     >>> from rlx.optim import add_decay
     >>> params = {"bias": rnp.ones(1), "w": rnp.ones(1)}
@@ -76,14 +76,15 @@ def _merged(changed: Any, tree: Any, wanted: Any) -> Any:
 class PartitionState(NamedTuple):
     """The state of the optimizer of each group of parameters, by its label."""
 
-    inner_states: Any
+    inner_states: Any  # {label: state}
 
 
 def partition(transforms: Mapping[Hashable, Optimizer], param_labels: Labels) -> Optimizer:
     """An optimizer for each group of parameters: rates of their own, or other methods.
 
     `param_labels` is a tree of keys of `transforms` like the parameters, which may have one for a
-    whole branch, or a function of the parameters that gives one.
+    whole branch, or a function of the parameters that gives one. Anything but a dict of transforms,
+    and a label that it has not, is an `ArgumentError`.
 
     >>> from rlx.optim import sgd
     >>> params = {"body": rnp.ones(1), "head": rnp.ones(1)}
@@ -125,12 +126,12 @@ def partition(transforms: Mapping[Hashable, Optimizer], param_labels: Labels) ->
 
 
 class MultiStepsState(NamedTuple):
-    """Gradients since the last step, how many, how many steps, and the inner state."""
+    """What gradient accumulation keeps."""
 
-    mini_step: Any
-    gradient_step: Any
-    inner_opt_state: Any
-    acc_grads: Any
+    mini_step: Any  # how many gradients since the last step
+    gradient_step: Any  # how many steps were made
+    inner_opt_state: Any  # of the optimizer
+    acc_grads: Any  # the sum or mean of gradients since the last step
 
 
 def multi_steps(
@@ -138,7 +139,9 @@ def multi_steps(
 ) -> Optimizer:
     """Gradient accumulation: a step for every k gradients, by their mean or their sum.
 
-    The updates between are zero. k is a number, or a function of the number of the steps made.
+    The steps are those of `opt`; the updates between are zero. `every_k_schedule` is k, or a
+    function of the number of the steps made that returns it. The sum is taken with
+    `use_grad_mean=False`.
 
     >>> from rlx.optim import sgd
     >>> optimizer = multi_steps(sgd(0.5), 2)
@@ -185,10 +188,10 @@ def multi_steps(
 
 
 class EmaState(NamedTuple):
-    """The number of steps, and the running means."""
+    """The running means."""
 
-    count: Any
-    ema: Any
+    count: Any  # how many steps were made
+    ema: Any  # a tree like what is averaged
 
 
 def ema(decay: float, debias: bool = True) -> Optimizer:
@@ -226,7 +229,8 @@ def ema(decay: float, debias: bool = True) -> Optimizer:
 def incremental_update(new_tensors: Any, old_tensors: Any, step_size: float) -> Any:
     """Move a tree towards another, as target networks move.
 
-    It becomes `step_size new + (1 - step_size) old`. State of modules is that of the new tree.
+    Returns `step_size * new_tensors + (1 - step_size) * old_tensors`. State of modules is that of
+    the new tree.
 
     >>> incremental_update({"w": rnp.array([4.0])}, {"w": rnp.array([0.0])}, 0.25)
     {'w': Array([1.], dtype=float32)}
@@ -238,22 +242,22 @@ def incremental_update(new_tensors: Any, old_tensors: Any, step_size: float) -> 
 
 
 class LookaheadParams(NamedTuple):
-    """The fast parameters, which gradients are of, and the slow ones, the result."""
+    """Two sets of parameters."""
 
-    fast: Any
-    slow: Any
+    fast: Any  # which gradients are of
+    slow: Any  # the result
 
     @classmethod
     def init_synced(cls, params: Any) -> LookaheadParams:
-        """Both, equal to the parameters, in arrays of their own."""
+        """Both, equal to the parameters `params`, in arrays of their own."""
         return cls(params, pytree.map(lambda p: rnp.array(p, copy=True), params))
 
 
 class LookaheadState(NamedTuple):
-    """The fast optimizer's state, and how many steps it made since the last slow one."""
+    """The state of lookahead."""
 
-    fast_state: Any
-    steps_since_sync: Any
+    fast_state: Any  # of the fast optimizer
+    steps_since_sync: Any  # fast steps since the last slow one
 
 
 def lookahead(
@@ -261,9 +265,10 @@ def lookahead(
 ) -> Optimizer:
     """Lookahead: after every few fast steps, slow parameters go a part of the way.
 
-    Every `sync_period` steps `slow = slow + slow_step_size (fast - slow)` and `fast = slow`. The
-    parameters are `LookaheadParams`, gradients those of the fast ones. `reset_state` begins the
-    fast optimizer anew then. Zhang et al., 2019, https://arxiv.org/abs/1907.08610
+    The steps are those of `fast_optimizer`. Every `sync_period` steps
+    `slow = slow + slow_step_size (fast - slow)` and `fast = slow`. The parameters are
+    `LookaheadParams`, gradients those of the fast ones. `reset_state` begins the fast optimizer
+    anew then. Zhang et al., 2019, https://arxiv.org/abs/1907.08610
 
     >>> from rlx.optim import apply_updates, sgd
     >>> optimizer = lookahead(sgd(1.0), sync_period=1, slow_step_size=0.5)

@@ -4,6 +4,10 @@
 made by `key`, and the shape. The same key gives the same numbers: split it, never use it twice;
 the setting `key_reuse` makes that an error. `with rlx.random.stream(0):` gives
 keys to functions that get None for one. Read `keys.py` first.
+
+Distributions take a `key`, and return an array of the `shape` and `dtype`. Without a shape it is
+that of the parameters, broadcast; the dtype is float32, or int32, if not given. A dtype of another
+kind is a `DtypeError`, a shape that parameters do not broadcast to a `ShapeError`.
 """
 
 from ..ir.lazy import listed as _listed

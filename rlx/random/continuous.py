@@ -29,7 +29,7 @@ UNSIGNED = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4, 8)}
 def uniform(
     key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
 ) -> Any:
-    """Uniform distribution on [minval, maxval).
+    """Uniform distribution on [`minval`, `maxval`).
 
     >>> from rlx.random import key
     >>> uniform(key(0), (2,))
@@ -118,7 +118,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None) -> Any:
     """Standard Gumbel distribution.
 
-    The mode "high" uses twice the bits, for rarer values than the default "low" can give.
+    The `mode` "high" uses twice the bits, for rarer values than the default "low" can give.
     """
     dtype = check_float("gumbel", dtype)
     if is_high("gumbel", mode):
@@ -163,7 +163,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 @takes_key
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Rayleigh distribution with the given scale."""
+    """Rayleigh distribution with the given `scale`."""
     shape, (scale,) = with_parameters("rayleigh", shape, dtype, scale)
     return scale * rnp.sqrt(rnp.log(uniform(key, shape, dtype)) * -2.0)
 
@@ -211,9 +211,10 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
-    """Weibull distribution with the given scale and concentration (shape parameter).
+    """Weibull distribution with the given `scale` and `concentration`.
 
-    `shape` is that of the uniform draws, which broadcast with the parameters.
+    The latter is the shape parameter. `shape` is that of the uniform draws, which broadcast with
+    the parameters.
     """
     dtype = check_float("weibull_min", dtype)
     scale, concentration = (as_tensor(x).astype(dtype) for x in (scale, concentration))
@@ -224,7 +225,7 @@ def weibull_min(
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
 ) -> Any:
-    """Triangular distribution on [left, right] with the given mode."""
+    """Triangular distribution on [`left`, `right`] with the given `mode`."""
     parameters = with_parameters("triangular", shape, dtype, left, mode, right)
     shape, (left, mode, right) = parameters
     u = uniform(key, shape, dtype)
@@ -280,7 +281,8 @@ def multivariate_normal(
 ) -> Any:
     """Multivariate normal distribution: means `f[..., n]`, covariances `f[..., n, n]`.
 
-    `method` factors the covariance: "cholesky", or "eigh" or "svd", which allow a singular one.
+    They are `mean` and `cov`; shapes that do not fit are a `ShapeError`. `method` factors the
+    covariance: "cholesky", or "eigh" or "svd", which allow a singular one.
 
     >>> from rlx.random import key
     >>> multivariate_normal(key(0), [0.0, 1.0], [[2.0, 1.0], [1.0, 2.0]], (3,)).shape
@@ -313,12 +315,12 @@ def _root(cov: Any, method: str) -> Any:
 
 @takes_key
 def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None) -> Any:
-    """Random orthogonal matrices of size n, unitary for a complex dtype.
+    """Random orthogonal matrices of size `n`, unitary for a complex dtype.
 
-    They are uniform (Haar) distributed. With `m` they are n x m, with orthonormal rows or columns,
-    whichever are fewer.
-
-    Mezzadri, "How to generate random matrices from the classical compact groups", 2007.
+    Returns the shape `shape` + (n, n). They are uniform (Haar) distributed. With `m` they are n x
+    m, with orthonormal rows or columns, whichever are fewer. A `dtype` that is not float or complex
+    is a `DtypeError`. Mezzadri, "How to generate random matrices from the classical compact
+    groups", 2007.
     """
     dtype, rows = as_dtype("float32" if dtype is None else dtype), integer("orthogonal: n", n)
     if not is_inexact(dtype):

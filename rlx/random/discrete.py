@@ -31,10 +31,10 @@ from .keys import bits, split, takes_key
 
 @takes_key
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
-    """Uniform integers on [minval, maxval).
+    """Uniform integers on [`minval`, `maxval`).
 
-    Where arrays of bounds leave no integer the result is `minval`; Python numbers raise
-    `ArgumentError`.
+    `dtype` is int32 if not given. Where arrays of bounds leave no integer the result is `minval`;
+    Python numbers raise `ArgumentError`.
 
     >>> from rlx.random import key
     >>> randint(key(0), (5,), 0, 10)
@@ -90,7 +90,8 @@ def _check_bounds(low: Any, high: Any, dtype: np.dtype) -> None:
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
     """Bernoulli distribution: true with probability `p`.
 
-    The mode "high" uses twice the bits, for a `p` near 0.
+    A `p` that is no float is a `DtypeError`. The `mode` "high" uses twice the bits, for a `p` near
+    0.
     """
     p = as_tensor(p)
     if not is_float(p.dtype):
@@ -127,10 +128,11 @@ def categorical(
     replace: bool = True,
     mode: str | None = None,
 ) -> Any:
-    """Categorical distribution: indices with probabilities softmax(logits).
+    """Categorical distribution: indices with probabilities `softmax(logits)`.
 
-    `shape` is a batch of draws, then the shape of `logits` without the axis. Without `replace` the
-    draws are distinct. `mode` is that of `gumbel`.
+    The classes are along `axis`. `shape` is a batch of draws, then the shape of `logits` without
+    the axis; any other is a `ShapeError`. Without `replace` the draws are distinct. `mode` is that
+    of `gumbel`. Returns int32.
     """
     replace = flag("categorical: replace", replace)
     logits = as_tensor(logits)
@@ -323,7 +325,8 @@ def multinomial(
     """Multinomial distribution: the counts of each outcome in `n` trials.
 
     The probabilities are along the last axis of `p`, the counts along the last axis of the result,
-    which has shape `shape`.
+    which has shape `shape`. A `p` without axes is a `ShapeError`. `unroll` is that of the `scan`
+    over outcomes.
     """
     dtype, n, p = check_float("multinomial", dtype), as_tensor(n), as_tensor(p)
     if not p.ndim:
@@ -366,9 +369,10 @@ def _stirling_tail(k: Any) -> Any:
 
 @takes_key
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
-    """Permute the rows of an array, or the integers below x, at random.
+    """Permute the rows of `x`, or the integers below `x`, at random.
 
-    With `independent` each line along the axis gets its own permutation.
+    Returns the shape of `x`; rows are along `axis`. With `independent` each line along the axis
+    gets its own permutation.
 
     >>> from rlx.random import key
     >>> permutation(key(0), 5)
@@ -397,8 +401,8 @@ def choice(
 ) -> Any:
     """Sample from the rows of an array, or from the integers below `a`.
 
-    `p` are the probabilities. Without `replace` the samples are distinct; `mode` is then that of
-    `gumbel`.
+    Returns `shape` rows, which are along `axis`. `p` are the probabilities. Without `replace` the
+    samples are distinct; `mode` is then that of `gumbel`.
     """
     number = _known_count(a)
     rows = as_tensor(a) if number is None else None

@@ -42,7 +42,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 @takes_key
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """The logarithm of a gamma variable, accurate near 0."""
+    """The logarithm of a gamma variable of shape parameter `a`, accurate near 0."""
     shape, (a,) = with_parameters("loggamma", shape, dtype, a)
     return _draw(key, a, is_log=True)
 
@@ -60,7 +60,10 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 @takes_key
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Dirichlet distribution: positive vectors along the last axis whose sum is 1."""
+    """Dirichlet distribution: positive vectors along the last axis whose sum is 1.
+
+    `alpha` is f32[..., n], the concentrations; without an axis it is a `ShapeError`.
+    """
     dtype = check_float("dirichlet", dtype)
     alpha = as_tensor(alpha)
     if not alpha.ndim:
@@ -103,7 +106,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Generalized normal distribution with density proportional to exp(-|x| ** p).
 
-    p = 2 is normal, p = 1 Laplace.
+    `p` = 2 is normal, `p` = 1 Laplace.
     """
     dtype, shape = check_float("generalized_normal", dtype), as_shape(shape)
     p = _power("generalized_normal", p, dtype)
@@ -114,7 +117,10 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> 
 
 @takes_key
 def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Any:
-    """Uniform distribution on the unit ball of the p-norm in `d` dimensions."""
+    """Uniform distribution on the unit ball of the p-norm in `d` dimensions.
+
+    Returns the shape `shape` + (d,). `p` is the power of the norm, above 0.
+    """
     dtype, shape = check_float("ball", dtype), as_shape(shape)
     p = _power("ball", p, dtype)
     key_direction, key_radius = split(key)

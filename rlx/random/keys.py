@@ -201,9 +201,10 @@ WORD_MASK = 0xFFFFFFFF
 
 @gives_keys
 def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> Any:
-    """Make a key from an integer seed; equal seeds give equal keys.
+    """Make a key from an integer `seed`; equal seeds give equal keys.
 
-    `impl` and `dtype` accept the only generator, "threefry2x32", and its dtype.
+    `impl` and `dtype` accept the only generator, "threefry2x32", and its dtype. A seed that is not
+    one integer is a `DtypeError`.
 
     >>> key(42)
     Array([ 0, 42], dtype=uint32)
@@ -226,7 +227,10 @@ def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> Any:
 
 
 def PRNGKey(seed: Any, *, impl: str | None = None) -> Any:
-    """The same as `key`: keys are arrays of uint32."""
+    """The same as `key(seed)`: keys are arrays of uint32.
+
+    `impl` is None or "threefry2x32".
+    """
     return key(seed, impl=impl)
 
 
@@ -245,7 +249,10 @@ def key_data(keys: Any) -> Any:
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: str | None = None, dtype: Any = None) -> Any:
-    """The key with the given words: the uint32 array itself."""
+    """The key with the given words, `key_bits_array`: the uint32 array itself.
+
+    `impl` and `dtype` are as for `key`.
+    """
     _check_impl("wrap_key_data", impl, dtype)
     return as_tensor(key_bits_array)
 
@@ -263,7 +270,10 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """Derive a new key from a key and an integer, such as the number of a step."""
+    """Derive a new key from a key and an integer `data`, such as the number of a step.
+
+    Returns the new key.
+    """
     if isinstance(data, int | np.integer):
         counter = Array(np.array(int(data) & WORD_MASK, WORD))
     else:
@@ -274,7 +284,10 @@ def fold_in(key: Any, data: Any) -> Any:
 
 @takes_key
 def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Random bits as unsigned integers."""
+    """Random bits as unsigned integers.
+
+    `dtype` is an unsigned one, uint32 if not given; any other is a `DtypeError`.
+    """
     dtype = WORD if dtype is None else as_dtype(dtype)
     if not is_integer(dtype) or is_signed(dtype):
         raise DtypeError(
@@ -301,7 +314,10 @@ def key_impl(keys: Any) -> str:
 
 
 def key_dtype(impl_spec: str | None = None) -> np.dtype:
-    """The dtype of keys, uint32."""
+    """The dtype of keys, uint32.
+
+    `impl_spec` is None or "threefry2x32".
+    """
     _check_impl("key_dtype", impl_spec)
     return WORD
 
@@ -358,7 +374,7 @@ def _encrypt(name: str, key: Any, high: Any, low: Any) -> tuple[Any, Any]:
 class stream:
     """A source of keys for functions of `rlx.random` whose key is None.
 
-    It is made from a seed or a key, and is active inside of its `with` block; the innermost one
+    It is made from a `seed` or a key, and is active inside of its `with` block; the innermost one
     counts. In a compiled function or a loop open it inside, from a key: what is recorded once would
     draw the same numbers in each run.
 
@@ -385,7 +401,10 @@ class stream:
         self._blocks.pop().__exit__(*error)
 
     def key(self, name: str = "stream.key") -> Any:
-        """The next key; `name` is the function that needs it, for an error."""
+        """The next key; `name` is the function that needs it, for an error.
+
+        Where the function is recorded once for many runs it is an `ArgumentError`.
+        """
         recorders = builder.open_builders()
         inside = recorders[recorders.index(self._place) + 1 :] if self._place else recorders
         for recorder in inside:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import optree
 
-from .pytree import Static, register_class
+from .pytree import Static
+from .registration import register_class
 
 
 class Child(optree.PyTreeEntry):

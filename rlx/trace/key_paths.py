@@ -16,7 +16,7 @@ else:
 
 @record
 class SequenceKey:
-    """A place in a list or a tuple."""
+    """A place, `idx`, in a list or a tuple."""
 
     idx: int
 
@@ -26,7 +26,7 @@ class SequenceKey:
 
 @record
 class DictKey:
-    """A key of a dict."""
+    """A `key` of a dict."""
 
     key: Any
 
@@ -36,7 +36,7 @@ class DictKey:
 
 @record
 class GetAttrKey:
-    """An attribute of an object, or a field of a named tuple."""
+    """An attribute, `name`, of an object, or a field of a named tuple."""
 
     name: str
 
@@ -46,7 +46,7 @@ class GetAttrKey:
 
 @record
 class FlattenedIndexKey:
-    """A child, by number, of an object that was registered without names."""
+    """A child, by its number `key`, of an object that was registered without names."""
 
     key: Any
 
@@ -78,7 +78,9 @@ def _key(entry: optree.PyTreeEntry) -> KeyEntry:
 
 
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
-    """A path as text: `['w'][0].bias`, or with `simple` and a separator `w/0/bias`.
+    """A path as text: `['w'][0].bias`, or with `simple` and a `separator` `w/0/bias`.
+
+    `keys` are those of the path, from `tree.flatten_with_path`.
 
     >>> path = (DictKey("w"), SequenceKey(0), GetAttrKey("bias"))
     >>> keystr(path), keystr(path, simple=True, separator="/")

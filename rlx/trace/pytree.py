@@ -2,6 +2,10 @@
 
 Tuples, lists, dicts (in the order of sorted keys), named tuples and registered classes are
 nodes; None is a node without leaves; everything else is a leaf. Exported as `rlx.tree`.
+
+`tree` is any such tree; a function `is_leaf`, if given, says at which nodes to stop: it gets a node
+and returns a bool. A `treedef`, or `spec`, is a structure, what `structure(tree)` returns; anything
+else in its place is an `ArgumentError`, and a tree that does not fit a `StructureError`.
 """
 
 from __future__ import annotations
@@ -9,33 +13,69 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from ..ir.errors import ArgumentError, AttributeValueError, StructureError
+from ..ir.errors import ArgumentError, StructureError
 from ..ir.exact import exact
 from ..ir.lazy import late, listed
 from .arguments import members
 from .key_paths import KeyPath, key_paths, keystr as keystr
+from .registration import (
+    NAMESPACE as NAMESPACE,
+    Fields as Fields,
+    Structure as Structure,
+    check_callable,
+    fields_of as fields_of,
+    register_class as register_class,
+    state_mask as state_mask,
+)
 
 __dir__ = listed(__name__)
+
+__all__ = [
+    "Fields",
+    "Static",
+    "all",
+    "broadcast",
+    "check_structure",
+    "difference",
+    "fields_of",
+    "flatten",
+    "flatten_like",
+    "flatten_with_path",
+    "in_key_order",
+    "leaves",
+    "leaves_with_path",
+    "map",
+    "map_with_path",
+    "paths",
+    "reduce",
+    "reduce_associative",
+    "register_class",
+    "restore_state",
+    "set_adopter",
+    "state_mask",
+    "structure",
+    "too_deep",
+    "transpose",
+    "unflatten",
+    "without_state",
+]
 
 if TYPE_CHECKING:
     import optree
 else:
     optree = late("optree", "rlx.trace.containers")
 
-NAMESPACE = "rlx"
-Structure: TypeAlias = "optree.PyTreeSpec"
 IsLeaf = Callable[[Any], bool] | None
 _map = map
 _all = all
 
 
 def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], Structure]:
-    """Give the leaves of a tree, and its structure.
+    """Return the leaves of a tree, and its structure.
 
     >>> flatten({"b": 1, "a": (2, None)})[0]
     [2, 1]
@@ -75,7 +115,10 @@ _plain_leaves: set[type] = {bool, int, float, complex, np.ndarray}
 
 
 def set_adopter(adopt: Callable[[Any], bool]) -> None:
-    """Set the function that registers foreign containers, and tells whether it did."""
+    """Set the function that registers foreign containers, and tells whether it did.
+
+    `adopt` gets a leaf of a class that is not known.
+    """
     global _adopt
     _adopt = adopt
 
@@ -108,7 +151,13 @@ def too_deep() -> StructureError:
 
 
 def unflatten(treedef: Structure, leaves: Any) -> Any:
-    """Put leaves in a structure."""
+    """Put `leaves` in a structure, and return the tree.
+
+    Another number of leaves is a `StructureError`.
+
+    >>> unflatten(structure({"a": 0, "b": [0, 0]}), [1, 2, 3])
+    {'a': 1, 'b': [2, 3]}
+    """
     if not isinstance(treedef, optree.PyTreeSpec):
         raise StructureError(
             f"unflatten: {type(treedef).__name__} is no structure",
@@ -156,14 +205,14 @@ def structure(tree: Any, is_leaf: IsLeaf = None) -> Structure:
 
 
 def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
-    """Call a function on the leaves of trees of one structure.
+    """Call `f` on the leaves of `tree`, and of `rest`, trees of its structure.
 
-    The result is a tree of what it returns.
+    Returns a tree of what it returns. Another structure is a `StructureError`.
 
     >>> map(lambda x, y: x + y, {"a": 1}, {"a": 10})
     {'a': 11}
     """
-    _check_callable("tree.map", f)
+    check_callable("tree.map", f)
     first, spec = flatten(tree, is_leaf)
     columns = [first, *(flatten_like(spec, other, "tree.map") for other in rest)]
     return optree.tree_unflatten(spec, [f(*row) for row in zip(*columns, strict=True)])
@@ -172,10 +221,12 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) ->
 def map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
     """Like `map`, with the path of the leaf, a tuple of keys, for a first argument.
 
+    Returns a tree of what `f` returns; `rest` are further trees of the structure.
+
     >>> map_with_path(lambda path, x: keystr(path), {"w": [1, 2]})
     {'w': ["['w'][0]", "['w'][1]"]}
     """
-    _check_callable("tree.map_with_path", f)
+    check_callable("tree.map_with_path", f)
     first, spec = flatten(tree, is_leaf)
     others = (flatten_like(spec, other, "tree.map_with_path") for other in rest)
     columns = [key_paths(spec), first, *others]
@@ -191,8 +242,12 @@ def reduce(
     initializer: Any = _NOTHING,
     is_leaf: IsLeaf = None,
 ) -> Any:
-    """Combine the leaves from left to right, after the `initializer` if there is one."""
-    _check_callable("tree.reduce", function)
+    """Combine the leaves from left to right, after the `initializer` if there is one.
+
+    Returns what `function(so_far, leaf)` returned last. A tree without leaves is an `ArgumentError`
+    without an initializer.
+    """
+    check_callable("tree.reduce", function)
     found = leaves(tree, is_leaf)
     if not found and initializer is _NOTHING:
         raise ArgumentError(
@@ -212,9 +267,10 @@ def reduce_associative(
 ) -> Any:
     """Combine neighbouring leaves in pairs, then these, until one is left.
 
-    `identity` is for a tree without leaves.
+    Returns what `operation(left, right)` returned last; for a tree without leaves `identity`, and
+    without one that is an `ArgumentError`.
     """
-    _check_callable("tree.reduce_associative", operation)
+    check_callable("tree.reduce_associative", operation)
     found = leaves(tree, is_leaf)
     if not found and identity is _NOTHING:
         raise ArgumentError(
@@ -247,6 +303,8 @@ def leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[KeyPath, A
 def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
     """The leaves of one tree, repeated below their places in a larger one.
 
+    `prefix_tree` has the structure of the upper part of `full_tree`.
+
     >>> broadcast([1, 2], [{"a": 0, "b": 0}, 0])
     [{'a': 1, 'b': 1}, 2]
     """
@@ -261,7 +319,11 @@ def transpose(
 ) -> Any:
     """Turn a tree of trees inside out: `[(a, b), (c, d)]` becomes `([a, c], [b, d])`.
 
-    The structure of the inner trees is by default that of the first one.
+    `pytree_to_transpose` has the structure `outer_treedef`, with trees of the structure
+    `inner_treedef` for leaves; it is by default that of the first one. Returns a tree of trees.
+
+    >>> transpose(structure([0, 0]), None, [(1, 2), (3, 4)])
+    ([1, 3], [2, 4])
     """
     check_structure("tree.transpose: outer_treedef", outer_treedef)
     rows = flatten_like(outer_treedef, pytree_to_transpose, "tree.transpose")
@@ -272,19 +334,14 @@ def transpose(
 
 
 def check_structure(what: str, spec: Any) -> None:
-    """Raise an error unless it is the structure of a tree."""
+    """Raise an `ArgumentError` unless `spec` is the structure of a tree.
+
+    `what` is what the error calls it.
+    """
     if not isinstance(spec, optree.PyTreeSpec):
         raise ArgumentError(
             f"{what} is of type {type(spec).__name__}, not the structure of a tree",
             fix="pass what rlx.tree.structure(tree) gives",
-        )
-
-
-def _check_callable(name: str, fn: Any) -> None:
-    if not callable(fn):
-        raise ArgumentError(
-            f"{name}: the first argument is of type {type(fn).__name__}, not a function",
-            fix=f"pass the function first: rlx.{name}(lambda x: x * 2, params)",
         )
 
 
@@ -301,7 +358,8 @@ def flatten_like(
 ) -> list[Any]:
     """Flatten a tree as far as a structure goes; an error names where they part.
 
-    `name` is the function that asks, `sides` say what has the structure and what the tree is.
+    Returns the list of what is at the leaves of `spec`. `name` is the function that asks, `sides`
+    say what has the structure and what the tree is; a `StructureError` where they differ.
     """
     check_structure(f"{name}: the structure", spec)
     try:
@@ -319,7 +377,8 @@ def difference(
 ) -> str:
     """Describe the first difference of two structures; empty if they are equal.
 
-    Example: `["w"] has 'a', 'b' in the primals, 'a', 'c' in the tangents`.
+    Returns a text such as `["w"] has 'a', 'b' in the primals, 'a', 'c' in the tangents`, in which
+    `path` comes before `["w"]`, and `sides` are the names of `first` and `second`.
     """
     place = path or "the whole tree"
     if first.is_leaf() and second.is_leaf():
@@ -352,7 +411,10 @@ def _steps(spec: Structure) -> list[str]:
 
 
 def paths(spec: Structure, root: str = "") -> list[str]:
-    """The path of each leaf as Python text, as `params["w"][0].bias`."""
+    """The path of each leaf of `spec` as Python text, as `params["w"][0].bias`.
+
+    `root` is what comes first, `params` here.
+    """
     return [root + "".join(_map(_entry_text, accessor)) for accessor in spec.accessors()]
 
 
@@ -364,41 +426,13 @@ def _entry_text(entry: Any) -> str:
     return entry.codify("")
 
 
-class Fields(NamedTuple):
-    """The attributes of a registered class that matter."""
-
-    names: tuple[str, ...]  # of children
-    static: tuple[str, ...]  # of what belongs to the structure
-    # (class, values) -> an instance; without it the class's own `unflatten` makes it
-    make: Callable[[Any, dict[str, Any]], Any] | None = None
-    state: tuple[str, ...] = ()  # those of `names` that are not trained
-
-
-_fields: WeakKeyDictionary[type, Fields] = WeakKeyDictionary()
-
-
-def fields_of(cls: type) -> Fields | None:
-    """The attributes of a registered class, if they were told."""
-    return _fields.get(cls)
-
-
-# -- state: leaves that are not trained ------------------------------------------------------------
-
-
-def state_mask(treedef: Structure) -> list[bool]:
-    """Whether each leaf is state of a module, which is not trained."""
-    if treedef.is_leaf():
-        return [False]
-    fields = None if treedef.type is None else _fields.get(treedef.type)
-    state = fields.state if fields else ()
-    found: list[bool] = []
-    for name, child in zip(treedef.entries(), treedef.children(), strict=True):
-        found += [True] * child.num_leaves if name in state else state_mask(child)
-    return found
-
-
 def without_state(tree: Any) -> Any:
-    """The tree with None for each leaf that is state."""
+    """The tree with None for each leaf that is state.
+
+    >>> from rlx import nn
+    >>> without_state(nn.BatchNorm(2)).mean is None
+    True
+    """
     found, spec = flatten(tree)
     mask = state_mask(spec)
     if not any(mask):
@@ -407,7 +441,15 @@ def without_state(tree: Any) -> Any:
 
 
 def restore_state(tree: Any, like: Any) -> Any:
-    """What `without_state` gave, with the state of another tree; else the tree itself."""
+    """What `without_state` gave, or has its structure, with the state of another tree.
+
+    The state is that of `like`. Trees of other structures are given back.
+
+    >>> from rlx import nn
+    >>> norm = nn.BatchNorm(2)
+    >>> restore_state(without_state(norm), norm).mean.tolist()
+    [0.0, 0.0]
+    """
     found, spec = flatten(like)
     mask, given = state_mask(spec), leaves(tree)
     if not any(mask) or len(given) != mask.count(False):
@@ -416,52 +458,9 @@ def restore_state(tree: Any, like: Any) -> Any:
     return unflatten(spec, [x if m else next(rest) for x, m in zip(found, mask, strict=True)])
 
 
-def register_class(
-    cls: type,
-    flatten: Callable[[Any], Any],
-    unflatten: Callable[[Any, Sequence[Any]], Any],
-    fields: Fields | None = None,
-) -> type:
-    """Register a class as a container, as a list or a dict is.
-
-    `flatten(x) -> (children, fixed)` and `unflatten(fixed, children)` tell how. A third item from
-    `flatten` gives the children's attribute names, or their keys, for paths. `fixed` must be
-    hashable and comparable. `fields` tells attributes that come to the same, for code that knows
-    the class. Gives the class, so that it can end a decorator.
-    """
-    if not isinstance(cls, type):
-        raise ArgumentError(
-            f"{cls!r} is no class, so it cannot be registered", fix="pass a class, not an instance"
-        )
-    if cls.__module__ == "builtins":
-        raise ArgumentError(
-            f"{cls.__name__} is a class of Python, which stays what it is in all trees",
-            fix="derive a class from it, or make one that holds it",
-        )
-    for each in (flatten, unflatten):
-        _check_callable(f"what makes {cls.__name__} a container", each)
-    from .containers import Child  # with optree
-
-    if optree.register_pytree_node.get(cls, namespace=NAMESPACE) is not None:
-        raise AttributeValueError(
-            f"the class {cls.__name__} is registered already", fix="register each class once"
-        )
-    if fields is not None:
-        _fields[cls] = fields
-    optree.register_pytree_node(
-        cls,
-        flatten,
-        # optree gives a tuple of children; its stubs promise any iterable
-        unflatten,  # type: ignore[arg-type]
-        path_entry_type=Child,
-        namespace=NAMESPACE,
-    )
-    return cls
-
-
 @final
 class Static:
-    """A value that belongs to the structure of a tree: a node without leaves.
+    """A `value` that belongs to the structure of a tree: a node without leaves.
 
     Calls with equal static values have equal structures; 1, 1.0 and True are not equal here, nor
     are values that hold them.

@@ -1,5 +1,6 @@
 """jax.tree_util's names for `rlx.tree`, and the registration of classes.
 
+A function `is_leaf`, if given, says at which nodes of a `tree` to stop; a `treedef` is a structure.
 Read `rlx/trace/pytree.py` first.
 """
 
@@ -91,6 +92,9 @@ def register_pytree_node(
 ) -> None:
     """Make a class a container: `flatten_func(x) -> (children, fixed)` and back.
 
+    `unflatten_func(fixed, children)` makes an instance of `nodetype`.
+    `flatten_with_keys_func(x) -> (((key, child), ...), fixed)` gives paths their keys.
+
     >>> class Pair:
     ...     def __init__(self, x, y):
     ...         self.x, self.y = x, y
@@ -112,7 +116,8 @@ def register_pytree_with_keys(
 ) -> None:
     """Make a class a container with keys: `-> (((key, child), ...), fixed)`.
 
-    `flatten_func` is taken for JAX's sake and not needed.
+    That is what `flatten_with_keys(x)` returns; `unflatten_func(fixed, children)` makes an instance
+    of `nodetype`. `flatten_func` is taken for JAX's sake and not needed.
     """
     callable_of("register_pytree_with_keys: flatten_with_keys", flatten_with_keys)
 
@@ -125,13 +130,20 @@ def register_pytree_with_keys(
 
 
 def register_pytree_node_class(cls: type) -> type:
-    """Make a class with `tree_flatten` and `tree_unflatten` a container."""
+    """Make a class with `tree_flatten` and `tree_unflatten` a container; returns it.
+
+    `cls` has `tree_flatten(self) -> (children, fixed)`, and the class method
+    `tree_unflatten(cls, fixed, children)`; without them it is an `ArgumentError`.
+    """
     register_pytree_node(cls, _method(cls, "tree_flatten"), _method(cls, "tree_unflatten"))
     return cls
 
 
 def register_pytree_with_keys_class(cls: type) -> type:
-    """Make a class with `tree_flatten_with_keys` a container."""
+    """Make a class with `tree_flatten_with_keys` a container; returns it.
+
+    `cls` is as for `register_pytree_node_class`.
+    """
     flatten = _method(cls, "tree_flatten_with_keys")
     register_pytree_with_keys(cls, flatten, _method(cls, "tree_unflatten"))
     return cls
@@ -143,11 +155,11 @@ def register_dataclass(
     meta_fields: Sequence[str] | None = None,
     drop_fields: Sequence[str] = (),
 ) -> type:
-    """Make a dataclass a container of its `data_fields`.
+    """Make a dataclass, `nodetype`, a container of its `data_fields`.
 
-    The `meta_fields` belong to the structure.
-
-    Without them, fields with the metadata `static=True` are meta fields, all others data.
+    The `meta_fields` belong to the structure. Without them, fields with the metadata `static=True`
+    are meta fields, all others data, except `drop_fields`. Returns the class. What is no dataclass
+    needs both, else it is an `ArgumentError`.
 
     >>> @register_dataclass
     ... @dataclasses.dataclass
@@ -188,12 +200,15 @@ def register_dataclass(
 
 
 def register_static(cls: type) -> type:
-    """Make the instances of a hashable class a part of the structure, without leaves."""
+    """Make instances of a hashable class a part of the structure, without leaves.
+
+    Returns the class, `cls`.
+    """
     return pytree.register_class(cls, lambda x: ((), x), lambda fixed, _: fixed)
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
-    """Whether no item is a container."""
+    """Whether no item of `iterable` is a container."""
     items = members("all_leaves: iterable", iterable)
     return all(
         len(found) == 1 and found[0] is x for x in items for found in [pytree.leaves(x, is_leaf)]
@@ -201,19 +216,19 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether a structure is that of a single leaf."""
+    """Whether the structure `treedef` is that of a single leaf."""
     pytree.check_structure("treedef_is_leaf: treedef", treedef)
     return treedef.num_nodes == 1
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """The structures of the children."""
+    """The structures of the children of the structure `treedef`."""
     pytree.check_structure("treedef_children: treedef", treedef)
     return treedef.children()
 
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
-    """The structure of a tuple of trees."""
+    """The structure of a tuple of trees of the structures `treedefs`."""
     given = members("treedef_tuple: treedefs", treedefs)
     for spec in given:
         pytree.check_structure("treedef_tuple: one of treedefs", spec)
@@ -243,6 +258,8 @@ def _method(cls: type, name: str) -> Callable[..., Any]:
 
 class Partial(functools.partial):
     """`functools.partial` as a pytree: the arguments are leaves.
+
+    It calls `func` with `args` and `keywords` before those of the call.
 
     >>> import rlx
     >>> add = Partial(lambda x, y: x + y, 2.0)
