@@ -1,10 +1,6 @@
 """Metrics of classifiers, by the definitions of scikit-learn.
 
-They take predictions and labels, in the order of `nn.losses` (scikit-learn takes labels first).
-Predictions are logits `f32[..., C]`, the greatest of which counts, or classes `i32[...]`; labels
-are `i32[...]` from 0 on, or bools. All metrics work in compiled functions, which have to be told
-how many `classes` there are if predictions are classes. Labels that are no class are a
-`BoundsError` where they are known; else they are not counted.
+`__init__.py` says what they take.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ def accuracy(predictions: Any, labels: Any, *, reduction: str = "mean") -> Any:
     """Accuracy: the share of predictions that are the label.
 
     `f32[..., C], i32[...] → f32[]`, or `i32[...], i32[...] → f32[]` of classes. With
-    `reduction="none"` 1 or 0 for each, for the weights of `Mean.add`.
+    `reduction="none"` it is 1 or 0 for each.
 
     >>> accuracy([[0.1, 0.9], [0.8, 0.2]], [1, 1])
     Array(0.5, dtype=float32)
@@ -47,8 +43,9 @@ def accuracy(predictions: Any, labels: Any, *, reduction: str = "mean") -> Any:
 def top_k_accuracy(scores: Any, labels: Any, k: int = 5, *, reduction: str = "mean") -> Any:
     """Top-k accuracy: the share of labels among the k classes of greatest scores.
 
-    `f32[..., C], i32[...] → f32[]`. Of equal scores that of the later class counts as greater, as
-    in scikit-learn; a score of NaN is greater than others, and no hit itself.
+    `f32[..., C], i32[...] → f32[]` of `scores` and labels; `k` is at most C. Of equal scores that
+    of the later class counts as greater, as in scikit-learn; a score of NaN is greater than others,
+    and no hit itself.
 
     >>> top_k_accuracy([[0.1, 0.7, 0.2], [0.6, 0.3, 0.1]], [2, 2], k=2)
     Array(0.5, dtype=float32)
@@ -88,8 +85,9 @@ def precision(
     """Precision: the share of what was predicted as a class that is of it.
 
     `f32[..., C], i32[...] → f32[]`, or `i32[...], i32[...] → f32[]` of classes. `average="binary"`
-    is of class 1 of two; "macro" is the mean of all classes that occur, "micro" counts all alike,
-    and None gives that of each class, f32[C]. Where nothing was predicted as a class it is 0.
+    is of class 1 of two, an `ArgumentError` for others; "macro" is the mean of all classes that
+    occur, "micro" counts all alike, and None gives that of each class, f32[C]. Where nothing was
+    predicted as a class it is 0.
 
     >>> precision([0, 1, 1, 1], [0, 0, 1, 1])
     Array(0.6666667, dtype=float32)
@@ -103,7 +101,7 @@ def recall(
 ) -> Any:
     """Recall: the share of a class that was predicted as it.
 
-    Arguments are those of `precision`. Where a class does not occur it is 0.
+    Arguments, `average` too, are those of `precision`. Where a class does not occur it is 0.
 
     >>> recall([0, 1, 0, 1], [0, 1, 1, 1])
     Array(0.6666667, dtype=float32)
@@ -117,8 +115,8 @@ def f1(
 ) -> Any:
     """F1 score: the harmonic mean of precision and recall.
 
-    It is that of each class, before the average. Arguments are those of `precision`. Where a class
-    neither occurs nor is predicted it is 0.
+    It is that of each class, before the `average`. Arguments are those of `precision`. Where a
+    class neither occurs nor is predicted it is 0.
 
     >>> f1([0, 1, 0, 1], [0, 1, 1, 1]).item()
     0.8...
@@ -131,9 +129,10 @@ def f1(
 def roc_auc(scores: Any, labels: Any) -> Any:
     """Area under the ROC curve: the chance that a 1 has a greater score than a 0.
 
-    `f32[n], i32[n] → f32[]`, with labels 0 and 1, or bools; equal scores count half. NaN if there
-    is only one class, or a score is NaN. It is the statistic of "On a Test of Whether one of Two
-    Random Variables is Stochastically Larger than the Other", Mann and Whitney, 1947.
+    `f32[n], i32[n] → f32[]` of `scores` and labels 0 and 1, or bools; equal scores count half. It
+    is NaN if there is only one class, or a score is NaN; other shapes are a `ShapeError`. It is the
+    statistic of "On a Test of Whether one of Two Random Variables is Stochastically Larger than the
+    Other", Mann and Whitney, 1947.
 
     >>> roc_auc([0.1, 0.4, 0.4, 0.8], [0, 0, 1, 1])
     Array(0.875, dtype=float32)

@@ -25,8 +25,8 @@ def progress(
 
     On a terminal it is a bar, if `rich` is installed (`pip install "rlx[train]"`), else a line
     every few seconds. Elsewhere nothing is written, unless `enabled=True` asks for the lines;
-    `enabled=False` writes nothing anywhere. `total` is `len(iterable)` if it has one. `file` is
-    `sys.stderr` if not given.
+    `enabled=False` writes nothing anywhere. `total` is `len(iterable)` if it has one,
+    `description` a word before the numbers. `file` is `sys.stderr` if not given.
 
     >>> import sys
     >>> sum(progress(range(4), description="adding", enabled=True, file=sys.stdout))

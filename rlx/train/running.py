@@ -32,14 +32,15 @@ class Mean(nn.Module):
     Array(1.5, dtype=float32)
     """
 
-    total: Array = nn.field(default_factory=_zero)
-    lost: Array = nn.field(default_factory=_zero)
-    weight: Array = nn.field(default_factory=_zero)
+    total: Array = nn.field(default_factory=_zero)  # the sum, f32[]
+    lost: Array = nn.field(default_factory=_zero)  # what its rounding lost
+    weight: Array = nn.field(default_factory=_zero)  # how much was added
 
     def add(self, values: Any, weight: Any = 1.0) -> Mean:
         """The mean with these numbers, all of an array, counted `weight` times each.
 
-        `f32[...], f32[...]`, which broadcast; those of weight 0, as of padding, may be NaN.
+        `values` and `weight` are `f32[...]` and broadcast; those of weight 0, as of padding, may be
+        NaN.
         """
         values, weight = rnp.broadcast_arrays(as_tensor(values), as_tensor(weight))
         weighed = rnp.where(weight != 0, values * weight, 0.0)
@@ -67,7 +68,7 @@ class EarlyStopping(nn.Module):
     One is a metric less than the best so far by more than `min_delta`, or with `mode="max"` greater
     by that; NaN is none. `has_improved` says it of the last update, which is when to save the
     best model. `best` and `waited` are leaves, so checkpoints keep them. From "Early Stopping -
-    But When?", Prechelt, 1998.
+    But When?", Prechelt, 1998. A negative `min_delta` is an `AttributeValueError`.
 
     >>> stopping = EarlyStopping(patience=2)
     >>> for loss in (3.0, 1.0, 2.0, 1.5):
@@ -97,7 +98,7 @@ class EarlyStopping(nn.Module):
         self.best, self.waited = math.inf if mode == "min" else -math.inf, 0
 
     def update(self, metric: Any) -> EarlyStopping:
-        """The value after an evaluation that gave this metric, a number that is known."""
+        """The value after an evaluation that gave a `metric`, a number that is known."""
         metric = known_real("EarlyStopping.update: metric", metric)
         gain = self.best - metric if self.mode == "min" else metric - self.best
         if gain > self.min_delta:
