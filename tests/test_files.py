@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import signal
 import sys
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +15,7 @@ import pytest
 import safetensors.numpy
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as npst
+from torch_writer import torch_file
 
 import rlx
 import rlx.numpy as rnp
@@ -172,6 +176,9 @@ def test_an_open_file_is_a_mapping_that_reads_when_asked(tmp_path):
         assert str(file.types["w"]) == "f32[3, 4]" and "nothing" not in file
         assert file.metadata == {"by": "me"}
         assert repr(file).endswith("x.safetensors': 2 arrays)")
+        own = file["w"]
+    assert own._data.base is None  # it can be donated
+    with rlx.io.open(tmp_path / "x.safetensors", mapped=True) as file:
         shared = file["w"]
     memory = shared._data
     while isinstance(memory, np.ndarray):
@@ -331,6 +338,40 @@ def test_a_failed_save_leaves_the_old_file(tmp_path):
         rlx.save(tmp_path, {})
 
 
+@pytest.mark.parametrize("suffix", ["safetensors", "npz"])
+def test_a_full_disk_is_an_error_that_names_the_file(suffix, tmp_path, monkeypatch):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / f"x.{suffix}"
+    rlx.save(path, {"x": 1})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(rlx.FileAccessError, match=rf"cannot write '.*x\.{suffix}'.*too large"):
+            rlx.save(path, {"x": np.ones(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert rlx.load(path) == {"x": 1} and [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights")
+def test_a_link_stays_and_its_file_is_written(tmp_path):
+    (tmp_path / "runs").mkdir()
+    link, target = tmp_path / "last.safetensors", tmp_path / "runs" / "a.safetensors"
+    link.symlink_to(Path("runs") / "a.safetensors")
+    for number in (1, 2):  # it names no file at first
+        rlx.save(link, {"x": number})
+        assert link.is_symlink() and not target.is_symlink()
+        assert rlx.load(target) == rlx.load(link) == {"x": number}
+    assert [p.name for p in target.parent.iterdir()] == [target.name]
+    loop = tmp_path / "loop.npz"
+    loop.symlink_to(loop.name)
+    with pytest.raises(rlx.FileAccessError, match="symbolic links"):
+        rlx.save(loop, {"x": 1})
+    assert loop.is_symlink()
+
+
 def test_without_the_library_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors", None)
     check_text(
@@ -421,8 +462,34 @@ def test_what_is_no_such_file_says_so(name, tmp_path):
 
 
 def test_what_is_no_regular_file_does_not_hang(tmp_path):
-    import os
-
     os.mkfifo(tmp_path / "pipe.safetensors")
-    with pytest.raises(rlx.FileAccessError, match="no regular file"):
+    with pytest.raises(rlx.FileAccessError, match="cannot read .* no regular file"):
         rlx.load(tmp_path / "pipe.safetensors")
+    with pytest.raises(rlx.FileAccessError, match="cannot write .* no regular file"):
+        rlx.save(tmp_path / "pipe.safetensors", {"x": 1})
+    assert (tmp_path / "pipe.safetensors").is_fifo()
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("suffix", ["safetensors", "npz", "pt"])
+def test_a_file_that_is_cut_off_while_it_is_open(suffix, mapped, tmp_path):
+    path, table = tmp_path / f"x.{suffix}", {"w": np.ones(100_000), "v": np.zeros(3)}
+    if suffix == "pt":
+        path.write_bytes(torch_file(table))
+    else:
+        rlx.save(path, table)
+    file = rlx.io.open(path, mapped=mapped)
+    assert float(file["w"].sum()) == 100_000
+    os.truncate(path, 50)
+    for name in table:
+        with pytest.raises(rlx.FileFormatError, match=rf"x\.{suffix}': the file was cut off"):
+            file[name]
+
+
+def test_an_open_file_is_the_one_that_was_opened(tmp_path):
+    path = tmp_path / "x.safetensors"
+    for mapped in (False, True):
+        rlx.save(path, {"w": np.ones(3)})
+        file = rlx.io.open(path, mapped=mapped)
+        rlx.save(path, {"v": np.zeros(3)})
+        assert list(file) == ["w"] and file["w"].tolist() == [1, 1, 1]

@@ -13,6 +13,7 @@ from torch_writer import archive, legacy_file, torch_file
 import rlx
 import rlx.numpy as rnp
 from rlx.io import load_torch
+from rlx.io.torch_files import Storage, View, _once
 
 
 def same(x, y):
@@ -68,6 +69,17 @@ def test_files_that_pytorch_wrote(is_zip, tmp_path):
         x = x.detach()
         assert other.shape == tuple(x.shape)
         assert other.astype("f8").tolist() == x.double().numpy().tolist()
+
+
+def test_a_storage_of_several_tensors_is_read_once():
+    single, shared = (Storage(key, np.dtype("f4"), 6) for key in "ab")
+    views = [View(single, single.dtype, 0, (6,), (1,))]
+    views += [View(shared, shared.dtype, offset, (2,), (1,)) for offset in (0, 2, 4, 4)]
+    read = []
+    bytes_of = _once(lambda storage: read.append(storage.key) or memoryview(bytes(24)), views)
+    for view in views * 2:
+        assert len(bytes_of(view.storage)) == 24
+    assert read == ["a", "b", "a"]  # one that is used once is not kept
 
 
 def test_no_name_of_a_pickle_is_looked_up(tmp_path):

@@ -134,6 +134,30 @@ def test_errors_of_the_thread_come_with_the_next_call(tmp_path, monkeypatch):
         made.save(3, state(3))
 
 
+LAST = """
+import sys
+from rlx.io import Checkpoints, checkpoints
+
+def full(*_):
+    raise OSError(28, "No space left on device")
+
+made = Checkpoints(sys.argv[1])
+made.save(1, {"x": 1})
+made.wait()
+checkpoints.write = full
+made.save(2, {"x": 2})
+"""
+
+
+def test_an_error_that_no_call_follows_is_a_warning_at_the_end(tmp_path):
+    command = [sys.executable, "-c", LAST, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    place = str(tmp_path / "step_00000002.safetensors")
+    text = f"RuntimeWarning: the checkpoint {place!r} was not written: [Errno 28] No space left"
+    assert done.returncode == 0 and done.stderr.count(text) == 1
+    assert Checkpoints(tmp_path).steps() == [1]
+
+
 def test_saving_takes_the_arrays_as_they_are_now(tmp_path, monkeypatch):
     go, real = threading.Event(), checkpoints.write
 

@@ -24,13 +24,13 @@ from .contents import (
     ROOM,
     Contents,
     Entry,
-    array_in,
     checked_type,
     parse_json,
     refuse,
     shown,
     with_notes,
 )
+from .sources import Source, array_in, check_whole
 
 END, END64, LOCATOR64 = b"PK\5\6", b"PK\6\6", b"PK\6\7"
 CENTRAL, LOCAL = struct.Struct("<4s6H3I5H2I"), struct.Struct("<4s5H3I2H")
@@ -56,7 +56,7 @@ class Member(NamedTuple):
 class Archive:
     """The files in a zip archive by name."""
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: Source) -> None:
         self._data = data
         self.budget = len(data) + ROOM
         start, stop = _directory(data)
@@ -86,9 +86,11 @@ class Archive:
     def head(self, name: str, most: int) -> memoryview:
         """The first bytes of a file, without a look at its checksum."""
         member = self.members[name]
-        found = self._data[member.start : member.start + member.packed]
+        check_whole(self._data)
+        length = min(member.packed, most) if member.method == STORED else member.packed
+        found = self._data[member.start : member.start + length]
         if member.method == STORED:
-            return found[:most]
+            return found
         try:
             return memoryview(zlib.decompressobj(-zlib.MAX_WBITS).decompress(found, most))
         except zlib.error as error:
@@ -134,7 +136,7 @@ class Archive:
             end = member.start + member.packed
 
 
-def _directory(data: memoryview) -> tuple[int, int]:
+def _directory(data: Source) -> tuple[int, int]:
     """Where the directory of an archive begins and ends."""
     tail_start = max(0, len(data) - MOST_COMMENT - 22)
     tail = bytes(data[tail_start:])
@@ -169,7 +171,7 @@ def _wide(extra: bytes, numbers: list[int]) -> list[int]:
 # -- NumPy's archives -----------------------------------------------------------------------------
 
 
-def read_npz(data: memoryview) -> Contents:
+def read_npz(data: Source) -> Contents:
     """The contents of the bytes of a `.npz` file."""
     archive = Archive(data)
     entries = {

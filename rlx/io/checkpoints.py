@@ -6,6 +6,8 @@ import re
 import shutil
 import threading
 import warnings
+import weakref
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,11 @@ from typing import Any
 from ..ir.errors import AttributeValueError, FileFormatError, FileMissingError
 from ..ir.files import as_path, naming, reaching
 from ..trace.arguments import count_of, flag
-from .contents import Contents, mapped, refuse
+from .contents import Contents, refuse
 from .files import Table, checksum, collected, write
 from .filling import filled, misfit
 from .safetensors_files import read_safetensors
+from .sources import FileBytes
 
 NAME = re.compile(r"step_([0-9]{8,})\.safetensors")
 GREATEST_STEP = 10**18
@@ -28,7 +31,8 @@ class Checkpoints:
     - `keep`: how many of the last steps stay; None keeps all. Of older ones those stay whose step
       is a multiple of `keep_every`.
     - `asynchronous`: `save` returns when it has the arrays, and a thread writes them. An error of
-      that thread is raised by the next call; `wait` waits for it, as does the end of a `with`.
+      that thread is raised by the next call; `wait` waits for it, as does the end of a `with`. If
+      no call follows, it is a `RuntimeWarning` when the program ends.
 
     A file is written beside its place, is on the disk before it moves there, and has a checksum, so
     a process that is killed at any moment leaves the last checkpoint as it was.
@@ -59,7 +63,8 @@ class Checkpoints:
         self._is_asynchronous = flag("Checkpoints: asynchronous", asynchronous)
         self._is_first = True  # nothing was saved yet
         self._thread: threading.Thread | None = None
-        self._error: BaseException | None = None
+        self._failed: list[tuple[Path, BaseException]] = []  # in the thread, and not raised yet
+        weakref.finalize(self, _warn_of, self._failed)
 
     def save(self, step: int, state: Any) -> None:
         """Save the `state` of training at a `step`.
@@ -86,9 +91,8 @@ class Checkpoints:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        if self._failed:
+            raise self._failed.pop()[1]
 
     def steps(self) -> list[int]:
         """The steps that are there, in order; damaged files are among them."""
@@ -99,7 +103,7 @@ class Checkpoints:
         """The last step whose size and header are right; None if there is none."""
         for step in reversed(self.steps()):
             try:
-                read_safetensors(mapped(self.path(step)))
+                read_safetensors(FileBytes(self.path(step)))
                 return step
             except FileFormatError:
                 continue
@@ -157,12 +161,17 @@ class Checkpoints:
         return sorted(step for place, step in steps if place.name == self.path(step).name)
 
     def _contents(self, step: int) -> Contents:
-        """What the file of a step holds, every bit as it was written."""
-        contents = read_safetensors(mapped(self.path(step)))
+        """What the file of a step holds, every bit as it was written; its arrays are read."""
+        contents = read_safetensors(FileBytes(self.path(step)))
         arrays = {n: e.read() for n, e in contents.entries.items() if n not in contents.tied}
         if contents.checksum != checksum(arrays):
             refuse("its checksum differs: the file was altered", "copy the file again")
-        return contents
+        entries = {
+            name: contents.entries[name]._replace(read=partial(arrays.__getitem__, name))
+            for name in arrays
+        }
+        entries |= {name: entries[first] for name, first in contents.tied.items()}
+        return contents._replace(entries=entries)
 
     def _restored(self, step: int, like: Any) -> Any:
         with naming(self.path(step)):
@@ -200,7 +209,7 @@ class Checkpoints:
         try:
             self._write(step, arrays, notes)
         except BaseException as error:  # raised by the next `wait`, in the thread of the user
-            self._error = error
+            self._failed.append((self.path(step), error))
 
     def _write(self, step: int, arrays: Table, notes: dict[str, Any]) -> None:
         write(self.path(step), arrays, {**notes, "checksum": checksum(arrays)}, None)
@@ -209,3 +218,10 @@ class Checkpoints:
         for each in old:
             if self._keep_every is None or each % self._keep_every:
                 self.path(each).unlink(missing_ok=True)
+
+
+def _warn_of(failed: list[tuple[Path, BaseException]]) -> None:
+    """Tell of errors that no call has raised."""
+    for path, error in failed:
+        text = f"the checkpoint {str(path)!r} was not written: {error}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)

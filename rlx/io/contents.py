@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-import mmap
-import os
 from collections.abc import Callable, Mapping
-from os import PathLike
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ..ir.errors import FileAccessError, FileFormatError
-from ..ir.files import as_path, reaching
+from ..ir.errors import FileFormatError
 from ..ir.types import DTYPES, MOST_STEPS, Type
 
 FIX = "copy the file again, or write it anew with rlx.save"
@@ -98,31 +94,6 @@ def checked_type(name: str, dtype: np.dtype, shape: Any) -> Type:
     if math.prod(n for n in shape if n) * dtype.itemsize > MOST_STEPS:
         refuse(f"{shown(name)} has a shape that no memory holds")
     return Type(dtype, tuple(shape))
-
-
-def mapped(path: str | PathLike[str]) -> memoryview:
-    """The bytes of a file, mapped: they are read where they are looked at."""
-    place = as_path(path)
-    with reaching(path, "read"):
-        if place.exists() and not place.is_file() and not place.is_dir():
-            raise FileAccessError(
-                f"cannot read {str(path)!r}: it is no regular file",
-                fix="give the path of a file on a disk",
-            )
-        with open(place, "rb") as file:
-            if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
-                return memoryview(b"")
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-
-
-def array_in(data: memoryview, start: int, type: Type) -> np.ndarray:
-    """The array in a file's bytes from `start` on; in place where it is aligned."""
-    if not type.size:
-        return np.zeros(type.shape, type.dtype)
-    found = np.frombuffer(data, type.dtype, type.size, start).reshape(type.shape)
-    if type.dtype.kind == "b" and (found.view("u1") > 1).any():
-        refuse("an array of bools holds other numbers than 0 and 1")
-    return found if found.flags.aligned else found.copy()
 
 
 # -- rlx's notes in the metadata ------------------------------------------------------------------

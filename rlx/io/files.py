@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -22,13 +23,14 @@ from ..trace.arguments import choice, flag, shown, wrong
 from ..trace.array import Array, new_array
 from ..trace.host import to_numpy
 from .archive import read_npz, write_npz
-from .contents import METADATA, NOTES, PYTHON, Contents, mapped
+from .contents import METADATA, NOTES, PYTHON, Contents
 from .filling import LoadReport, Only, Rename, filled, misfit, values
 from .names import named_leaves, nested, static_fields
 from .safetensors_files import read_safetensors, safetensors_bytes, write_safetensors
+from .sources import FileBytes, Source, check_regular, map_file, with_own_memory
 from .torch_files import torch_contents
 
-READERS: dict[str, Callable[[memoryview], Contents]] = {
+READERS: dict[str, Callable[[Source], Contents]] = {
     ".safetensors": read_safetensors,
     ".npz": read_npz,
     **dict.fromkeys((".pt", ".pth"), torch_contents),
@@ -138,15 +140,16 @@ def to_bytes(tree: Any, metadata: Texts = None, *, format: str = "safetensors") 
 class ArrayFile(Mapping[str, Any]):
     """The arrays of a file by full name, read when they are asked for; from `open`.
 
-    `path` is the file's. `metadata` are the texts that were saved with them, `types` say what the
-    arrays are. Arrays of safetensors and PyTorch files share the mapped file's memory: they cost
-    nothing until they are used, and must not be used after the file was overwritten in place.
+    `path` and `mapped` are those of `open`. `metadata` are the texts that were saved with them,
+    `types` say what the arrays are.
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
+    def __init__(self, path: str | PathLike[str], mapped: bool = False) -> None:
+        self._is_mapped = flag("open: mapped", mapped)
         suffix = as_path(path).suffix.lower()
         with naming(path):
-            self._contents = READERS.get(suffix, read_safetensors)(mapped(path))
+            source = map_file(path) if mapped else FileBytes(path)
+            self._contents = READERS.get(suffix, read_safetensors)(source)
         self._path = path
         self.metadata = dict(self._contents.metadata)
 
@@ -159,7 +162,9 @@ class ArrayFile(Mapping[str, Any]):
         entry = self._contents.entries[name]
         with naming(self._path):
             found = entry.read()
-        return found.item() if entry.python else new_array(found)
+        if entry.python:
+            return found.item()
+        return new_array(found if self._is_mapped else with_own_memory(found))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._contents.entries)
@@ -177,10 +182,18 @@ class ArrayFile(Mapping[str, Any]):
         return f"ArrayFile({str(self._path)!r}: {len(self)} arrays)"
 
 
-def open(path: str | PathLike[str]) -> ArrayFile:
+def open(path: str | PathLike[str], *, mapped: bool = False) -> ArrayFile:
     """Open the file at `path` without reading its arrays.
 
-    Returns an `ArrayFile`, a mapping of names to arrays.
+    Returns an `ArrayFile`, a mapping of names to arrays. Raises a `FileFormatError` for a damaged
+    file, and for an array of one that was cut off since.
+
+
+    With `mapped`, arrays that are stored as they are share the file's memory: they cost nothing
+    until they are used, and processes share them. While they are used no one may overwrite the file
+    in place, or the arrays change, or cut it off, or the system kills the process (SIGBUS);
+    `rlx.save` puts a new file in its place instead. Without it each array is read into memory of
+    its own when it is asked for.
 
     >>> import tempfile, rlx
     >>> path = tempfile.mkdtemp() + "/model.safetensors"
@@ -189,7 +202,7 @@ def open(path: str | PathLike[str]) -> ArrayFile:
     ...     sorted(file), str(file.types["w"]), file["b"]
     (['b', 'w'], 'f32[2, 3]', Array([0., 0., 0.], dtype=float32))
     """
-    return ArrayFile(path)
+    return ArrayFile(path, mapped)
 
 
 def _taken(contents: Contents, like: Any, only: Only, rename: Rename, strict: bool) -> Any:
@@ -296,7 +309,10 @@ def checksum(arrays: Mapping[str, np.ndarray]) -> int:
 
 
 def write(place: Path, arrays: Table, notes: Mapping[str, Any], metadata: Texts) -> None:
-    """Write a file whole or not at all: beside its place, then moved there."""
+    """Write a file whole or not at all: beside its place, then moved there.
+
+    A symbolic link stays, and the file that it names is written.
+    """
     is_npz = place.suffix.lower() == ".npz"
     if place.suffix.lower() in (".pt", ".pth"):
         raise AttributeValueError(
@@ -305,8 +321,12 @@ def write(place: Path, arrays: Table, notes: Mapping[str, Any], metadata: Texts)
         )
     table = _for_npz(arrays, notes, metadata) if is_npz else (arrays, _texts(notes, metadata))
     with reaching(place, "write"):
+        place = Path(os.path.realpath(place))
+        if place.is_symlink():  # which leads back to itself
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if place.is_dir():
             raise IsADirectoryError(21, "Is a directory")
+        check_regular(place, "write")
         folder = Path(tempfile.mkdtemp(".partial", f".{place.name}.", place.parent))
         try:
             made = folder / place.name

@@ -18,6 +18,7 @@ from ..trace.arguments import names_of, wrong
 from ..trace.array import Array, new_array
 from .contents import PYTHON, Contents, Entry
 from .names import named_leaves, static_fields
+from .sources import with_own_memory
 
 Only = Iterable[str] | str | Callable[[str], bool] | None
 Rename = Mapping[str, str] | Callable[[str], str | None] | None
@@ -245,7 +246,7 @@ def _value(entry: Entry, read: dict[int, Any]) -> Any:
     """The array of an entry in memory of its own, once for tied names; a Python number as such."""
     if id(entry) not in read:
         array = entry.read()
-        read[id(entry)] = array.item() if entry.python else new_array(np.array(array))
+        read[id(entry)] = array.item() if entry.python else new_array(with_own_memory(array))
     return read[id(entry)]
 
 

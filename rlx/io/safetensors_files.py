@@ -1,7 +1,9 @@
 """The format safetensors: a header of JSON that names arrays, then their bytes.
 
-Files are read here, so that what a header claims is checked before anything is made of it, and
-written by the library `safetensors`. https://github.com/huggingface/safetensors#format
+The library `safetensors` writes the files. They are read here, since of two arrays with one name its
+reader takes the last without a word; it takes bools of other bytes than 0 and 1, has no bound for the
+memory of a header, knows no 8-bit floats for NumPy, and copies what is mapped.
+https://github.com/huggingface/safetensors#format
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from .contents import (
     ROOM,
     Contents,
     Entry,
-    array_in,
     checked_type,
     parse_json,
     refuse,
     shown,
     with_notes,
 )
+from .sources import Source, array_in
 
 DTYPE_NAMES = {
     "BOOL": "bool",
@@ -48,7 +50,7 @@ DTYPE_NAMES = {
 }
 
 
-def read_safetensors(data: memoryview) -> Contents:
+def read_safetensors(data: Source) -> Contents:
     """The contents of the bytes of a file."""
     if len(data) < 8:
         refuse(f"the file has {len(data)} bytes, too few for a safetensors file")
@@ -62,16 +64,16 @@ def read_safetensors(data: memoryview) -> Contents:
     metadata = header.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         refuse("the metadata in the header holds more than texts")
-    body = data[8 + length :]
+    body = 8 + length
     spans: list[tuple[int, int, str]] = []
-    entries = {name: _entry(name, row, body, spans) for name, row in header.items()}
+    entries = {name: _entry(name, row, data, body, spans) for name, row in header.items()}
     end = 0
     for start, stop, name in sorted(spans):
         if start != end:
             refuse(f"{shown(name)} begins at byte {start}, the array before it ends at {end}")
         end = stop
-    if end != len(body):
-        refuse(f"the file has {len(body)} bytes of arrays, its header says {end}")
+    if end != len(data) - body:
+        refuse(f"the file has {len(data) - body} bytes of arrays, its header says {end}")
     return with_notes(entries, metadata, budget)
 
 
@@ -88,8 +90,10 @@ def _what_else(start: bytes, length: int, size: int) -> tuple[str, ...]:
     return (f"the header has {length} bytes, the file {size}: it is cut off or damaged",)
 
 
-def _entry(name: str, row: Any, body: memoryview, spans: list[tuple[int, int, str]]) -> Entry:
-    """An array as the header describes it; notes where it lies."""
+def _entry(
+    name: str, row: Any, data: Source, body: int, spans: list[tuple[int, int, str]]
+) -> Entry:
+    """An array as the header describes it; notes where it lies, from the start of the body on."""
     if not isinstance(row, dict) or row.keys() != {"dtype", "shape", "data_offsets"}:
         refuse(f"{shown(name)} has no dtype, shape and data_offsets")
     dtype, offsets = row["dtype"], row["data_offsets"]
@@ -102,12 +106,12 @@ def _entry(name: str, row: Any, body: memoryview, spans: list[tuple[int, int, st
     if not isinstance(offsets, list) or [type(x) for x in offsets] != [int, int]:
         refuse(f"{shown(name)} has no two data_offsets")
     start, stop = offsets
-    if not 0 <= start <= stop <= len(body):
+    if not 0 <= start <= stop <= len(data) - body:
         refuse(f"{shown(name)} lies outside of the file, at bytes {start} to {stop}"[:300])
     if stop - start != type_.nbytes:
         refuse(f"{shown(name)} is {type_} of {type_.nbytes} bytes, the file has {stop - start}")
     spans.append((start, stop, name))
-    return Entry(type_, lambda: array_in(body, start, type_))
+    return Entry(type_, lambda: array_in(data, body + start, type_))
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -122,7 +126,11 @@ def write_safetensors(
     path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]
 ) -> None:
     """Write a file."""
-    _library().serialize_file(_described(arrays), path, dict(metadata) or None)
+    library = _library()
+    try:
+        library.serialize_file(_described(arrays), path, dict(metadata) or None)
+    except library.SafetensorError as error:  # a full disk, in the library's words
+        raise OSError(str(error)) from None
 
 
 def _described(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ every other instruction and every name that is not in its tables.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable
 from os import PathLike
 from typing import Any, NamedTuple, NoReturn
@@ -22,13 +23,12 @@ from .contents import (
     ROOM,
     Contents,
     Entry,
-    array_in,
     checked_type,
-    mapped,
     refuse,
     shown,
 )
 from .filling import values
+from .sources import FileBytes, Source, array_in
 
 FIX = "save the state_dict alone: torch.save(model.state_dict(), path)"
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
@@ -96,10 +96,10 @@ def load_torch(path: str | PathLike[str]) -> dict[str, Any]:
     {'step': 3}
     """
     with naming(path):
-        return values(torch_contents(mapped(path)), None, None)
+        return values(torch_contents(FileBytes(path)), None, None)
 
 
-def torch_contents(data: memoryview) -> Contents:
+def torch_contents(data: Source) -> Contents:
     """The contents of a PyTorch file's bytes: tensors and numbers by dotted names."""
     bytes_of: Callable[[Storage], memoryview]
     if data[:4] == b"PK\3\4":
@@ -107,10 +107,12 @@ def torch_contents(data: memoryview) -> Contents:
     else:
         root, bytes_of = _of_stream(data)
     budget = len(data) + ROOM
+    leaves = _named(root, budget)
+    bytes_of = _once(bytes_of, [leaf for _, leaf in leaves if isinstance(leaf, View)])
     entries: dict[str, Entry] = {}
     first: dict[View, str] = {}
     tied = {}
-    for name, leaf in _named(root, budget):
+    for name, leaf in leaves:
         if name in entries:
             refuse(f"two tensors have the name {shown(name)}", FIX)
         if isinstance(leaf, View) and first.setdefault(leaf, name) != name:
@@ -124,6 +126,24 @@ def torch_contents(data: memoryview) -> Contents:
     if sum(entries[name].type.nbytes for name in entries.keys() - tied) > budget:
         refuse("the tensors repeat the file's numbers far too often", FIX)
     return Contents(entries, {}, budget, tied)
+
+
+def _once(
+    bytes_of: Callable[[Storage], memoryview], views: list[View]
+) -> Callable[[Storage], memoryview]:
+    """The same, with the bytes of storages kept in which several tensors lie."""
+    uses = Counter(view.storage.key for view in set(views))
+    kept: dict[str, memoryview] = {}
+
+    def found(storage: Storage) -> memoryview:
+        if storage.key in kept:
+            return kept[storage.key]
+        data = bytes_of(storage)
+        if uses[storage.key] > 1:
+            kept[storage.key] = data
+        return data
+
+    return found
 
 
 def _number(x: float) -> Entry:
@@ -180,7 +200,7 @@ def _tensor(name: str, view: View, bytes_of: Callable[[Storage], memoryview]) ->
 # -- the two forms of files -----------------------------------------------------------------------
 
 
-def _of_archive(data: memoryview) -> tuple[Any, Callable[[Storage], memoryview]]:
+def _of_archive(data: Source) -> tuple[Any, Callable[[Storage], memoryview]]:
     """The object and the storages of a zip archive, as PyTorch writes since 1.6."""
     archive = Archive(data)
     main = next((name for name in archive.members if name.endswith("data.pkl")), None)
@@ -202,7 +222,7 @@ def _of_archive(data: memoryview) -> tuple[Any, Callable[[Storage], memoryview]]
     return root, bytes_of
 
 
-def _of_stream(data: memoryview) -> tuple[Any, Callable[[Storage], memoryview]]:
+def _of_stream(data: Source) -> tuple[Any, Callable[[Storage], memoryview]]:
     """The object and the storages of a file as PyTorch wrote before 1.6: five pickles and bytes."""
     place, found = 0, []
     machine = Unpickled(data, len(data) + ROOM)
@@ -251,7 +271,7 @@ LITTLE, MUCH = 40, 160  # bytes that an instruction takes
 class Unpickled:
     """What a pickle describes, made of plain containers, `View` and `Storage`."""
 
-    def __init__(self, data: memoryview, budget: int) -> None:
+    def __init__(self, data: Source, budget: int) -> None:
         self.data, self.place, self.budget = data, 0, budget
         self.storages: dict[str, Storage] = {}
         self.stack: list[Any] = []

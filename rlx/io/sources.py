@@ -1,0 +1,103 @@
+"""The bytes of a file: in memory, read by slices, or mapped; and arrays in them."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import weakref
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from ..ir.errors import FileAccessError
+from ..ir.files import as_path, reaching
+from ..ir.types import Type
+from .contents import refuse
+
+
+class FileBytes:
+    """The bytes of an open file, each slice read into memory of its own.
+
+    Another process may cut the file off: that is an error at the next slice, whereas a process that
+    looks at a mapped file beyond its end is killed by the system (SIGBUS).
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        place = as_path(path)
+        with reaching(path, "read"):
+            check_regular(place, "read")
+            self._file = open(place, "rb")
+            weakref.finalize(self, self._file.close)
+            self._size = os.fstat(self.fileno()).st_size
+        self._path, self._lock = path, threading.Lock()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> memoryview:
+        start, stop, _ = part.indices(self._size)
+        found = np.empty(max(stop - start, 0), "u1")
+        self.read(found, start)
+        return memoryview(found)
+
+    def fileno(self) -> int:
+        """The number of the file for the operating system."""
+        return self._file.fileno()
+
+    def read(self, array: np.ndarray, start: int) -> None:
+        """Fill an array with the bytes from `start` on."""
+        with self._lock, reaching(self._path, "read"):
+            self._file.seek(start)
+            count = self._file.readinto(array.reshape(-1).view("u1"))
+        if count < array.nbytes:
+            refuse("the file was cut off while it was read")
+
+
+Source = FileBytes | memoryview  # a view if the bytes are in memory or mapped
+
+
+def map_file(path: str | PathLike[str]) -> memoryview:
+    """The bytes of a file, mapped: they are read where they are looked at."""
+    data = FileBytes(path)
+    if not len(data):  # which cannot be mapped
+        return memoryview(b"")
+    with reaching(path, "read"):
+        return memoryview(mmap.mmap(data.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def check_regular(place: Path, deed: str) -> None:
+    """Raise an error for a device, a pipe or a socket, which may never end."""
+    if place.exists() and not place.is_file() and not place.is_dir():
+        raise FileAccessError(
+            f"cannot {deed} {str(place)!r}: it is no regular file",
+            fix="give the path of a file on a disk",
+        )
+
+
+def check_whole(data: Source) -> None:
+    """Raise an error if a mapped file is shorter now: a look beyond its end kills the process."""
+    file = data.obj if isinstance(data, memoryview) else None
+    if isinstance(file, mmap.mmap) and file.size() < len(file):
+        refuse("the file was cut off after it was opened")
+
+
+def array_in(data: Source, start: int, type: Type) -> np.ndarray:
+    """The array in a file's bytes from `start` on; in place if they are a view and aligned."""
+    if not type.size:
+        return np.zeros(type.shape, type.dtype)
+    if isinstance(data, FileBytes):
+        found = np.empty(type.shape, type.dtype)
+        data.read(found, start)
+    else:
+        check_whole(data)
+        found = np.frombuffer(data, type.dtype, type.size, start).reshape(type.shape)
+    if type.dtype.kind == "b" and (found.view("u1") > 1).any():
+        refuse("an array of bools holds other numbers than 0 and 1")
+    return found if found.flags.aligned else found.copy()
+
+
+def with_own_memory(array: np.ndarray) -> np.ndarray:
+    """The array, copied if it shares the memory of something else."""
+    return array if array.base is None else np.array(array)
