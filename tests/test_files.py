@@ -463,9 +463,9 @@ def test_what_is_no_such_file_says_so(name, tmp_path):
 
 def test_what_is_no_regular_file_does_not_hang(tmp_path):
     os.mkfifo(tmp_path / "pipe.safetensors")
-    with pytest.raises(rlx.FileAccessError, match="cannot read .* no regular file"):
+    with pytest.raises(rlx.FileAccessError, match=r"cannot read .* no regular file"):
         rlx.load(tmp_path / "pipe.safetensors")
-    with pytest.raises(rlx.FileAccessError, match="cannot write .* no regular file"):
+    with pytest.raises(rlx.FileAccessError, match=r"cannot write .* no regular file"):
         rlx.save(tmp_path / "pipe.safetensors", {"x": 1})
     assert (tmp_path / "pipe.safetensors").is_fifo()
 

@@ -190,9 +190,49 @@ def test_with_state_of_methods_trees_and_nested():
         return models["b"](y), inner
 
     models = {"a": counted(), "b": counted()}
-    (_, inner), after = nn.with_state(models, both)(rnp.ones(3))
+    with pytest.raises(ArgumentError) as error:
+        nn.with_state(models, both)(rnp.ones(3))
+    assert_text(
+        error,
+        """
+        Counted has new state of a nn.with_state inside of this one, which would lose it
+          where  test_nn_state.py:N in test_with_state_of_methods_trees_and_nested      nn.with_state(models, both)(rnp.ones(3))
+          fix    hand it over: y, new = nn.with_state(layer)(x); nn.update_state(layer, new);
+                 or call the layer itself: y = layer(x)
+        """,  # noqa: E501
+    )
+
+    def handed_over(models, x):
+        y, inner = both(models, x)
+        nn.update_state(models["a"], inner)
+        return models["a"](y), inner  # goes on where the inner one stopped
+
+    (_, inner), after = nn.with_state(models, handed_over)(rnp.ones(3))
     assert inner.count.item() == 1
-    assert [after["a"].count.item(), after["b"].count.item()] == [0, 1]
+    assert [after["a"].count.item(), after["b"].count.item()] == [2, 1]
+    assert after["a"].total.item() == 22.0
+
+
+def test_state_is_handed_from_level_to_level():
+    def one(model, x):
+        y, new = nn.with_state(model)(x)
+        nn.update_state(model, new)
+        return y
+
+    def two(model, x):
+        y, new = nn.with_state(model, one)(x)
+        nn.update_state(model, new)
+        return y
+
+    model = network()
+    _, expected = nn.with_state(model)(X)
+    for call in (one, two):
+        _, after = nn.with_state(model, call)(X)
+        assert_equal(after, expected)
+    with pytest.raises(ArgumentError, match=r"BatchNorm has new state of a nn\.with_state inside"):
+        nn.with_state(model, lambda model, x: nn.with_state(model, two)(x))(X)
+    with pytest.raises(StructureError, match="the layer and the updated one differ"):
+        nn.with_state(model, lambda m, x: nn.update_state(m, m.layers[1]))(X)
 
 
 def test_training_compiles_once_and_donates():
@@ -254,6 +294,17 @@ def test_scan_over_stacked_layers():
         x, layer = nn.with_state(counted())(x)
         layers.append(layer)
     assert_equal((y, after), (x, rlx.tree.map(lambda *xs: rnp.stack(xs), *layers)))
+
+    class Stack(nn.Module):
+        layers: Counted
+
+        def __call__(self, x):
+            x, layers = run(self.layers, x)
+            nn.update_state(self.layers, layers)
+            return x
+
+    y, model = rlx.jit(lambda model, x: nn.with_state(model)(x))(Stack(stacked), rnp.ones(3))
+    assert_equal((y, model.layers), (x, after))
 
 
 def test_checkpoint_returns_the_model():
@@ -337,7 +388,7 @@ def test_new_state_does_not_leak_out_of_a_body():
         BatchNorm has new state in `<lambda>`, a function that is traced by itself
           where  test_nn_state.py:N in <lambda>      return rlx.scan(lambda x, _: (norm(x), None), x, length=2)
           fix    call nn.with_state inside of it, and return the updated layer from there (as scan does
-                 with a carry), or use nn.inference(model)
+                 with a carry) for nn.update_state(layer, updated), or use nn.inference(model)
         """,  # noqa: E501
     )
 
@@ -357,7 +408,7 @@ def test_a_layer_that_is_another():
           where  test_nn_state.py:N in <lambda>      return rlx.checkpoint(lambda norm, x: norm(x))(norm, x)
           fix    pass the model that holds it; or, if a function that scan, vmap, checkpoint or jit traces
                  was given the layer, call nn.with_state inside of it, and return the updated layer from there (as scan does
-                 with a carry), or use nn.inference(model)
+                 with a carry) for nn.update_state(layer, updated), or use nn.inference(model)
         """,  # noqa: E501
     )
 

@@ -1,8 +1,8 @@
 """The format safetensors: a header of JSON that names arrays, then their bytes.
 
-The library `safetensors` writes the files. They are read here, since of two arrays with one name its
-reader takes the last without a word; it takes bools of other bytes than 0 and 1, has no bound for the
-memory of a header, knows no 8-bit floats for NumPy, and copies what is mapped.
+The library `safetensors` writes the files. They are read here, since its reader takes the last of
+two arrays with one name without a word, and bools of other bytes than 0 and 1; it has no bound for
+the memory of a header, knows no 8-bit floats for NumPy, and copies what is mapped.
 https://github.com/huggingface/safetensors#format
 """
 

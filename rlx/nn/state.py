@@ -3,13 +3,14 @@
     logits, model = nn.with_state(model)(images)
 
 A layer calls `update_state(self, mean=...)`, which the innermost `with_state` collects whose model
-holds the layer. The rest is functional: the arrays of no module change.
+holds the layer. The rest is functional: the arrays of no module change. So new state that an inner
+`with_state` gave back is the caller's, who hands it to the outer one: `update_state(layer, new)`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast, final
 
@@ -24,7 +25,7 @@ Layer = TypeVar("Layer", bound=Module)
 LOST = "call the model through nn.with_state, y, model = nn.with_state(model)(x), or make it\n"
 LOST += "ready for use: model = nn.inference(model)"
 INSIDE = "call nn.with_state inside of it, and return the updated layer from there (as scan does\n"
-INSIDE += "with a carry), or use nn.inference(model)"
+INSIDE += "with a carry) for nn.update_state(layer, updated), or use nn.inference(model)"
 
 
 @final
@@ -36,14 +37,10 @@ class _Collector:
 
     def __init__(self, model: Any) -> None:
         self.builder = current()
-        self.layers: set[int] = set()
         self.latest: dict[int, tuple[Module, Module]] = {}  # the first is held for its identity
+        self.elsewhere: dict[int, Module] = {}  # layers whose new state an inner `with_state` has
 
-        def note(x: Any) -> bool:
-            self.layers.add(id(x))
-            return False
-
-        pytree.flatten(model, is_leaf=note)
+        self.layers = set(map(id, _nodes(model)))
 
     def rebuilt(self, tree: Any) -> Any:
         """The tree with the latest of each layer."""
@@ -86,6 +83,13 @@ def with_state(model: Any, call: Callable[..., Any] | None = None) -> Callable[.
             result = called(*args, **kwargs)
         finally:
             _open.reset(token)
+        if collector.elsewhere:
+            name = type(next(iter(collector.elsewhere.values()))).__name__
+            raise ArgumentError(
+                f"{name} has new state of a nn.with_state inside of this one, which would lose it",
+                fix="hand it over: y, new = nn.with_state(layer)(x); nn.update_state(layer, new);\n"
+                "or call the layer itself: y = layer(x)",
+            )
         return result, collector.rebuilt(model)
 
     run.__name__ = f"with_state({type(model).__name__})"
@@ -105,10 +109,11 @@ def latest(layer: Layer) -> Layer:
     return layer if found is None else cast(Layer, found[1])  # of the class of the layer
 
 
-def update_state(layer: Module, **values: Any) -> None:
+def update_state(layer: Any, updated: Any = None, /, **values: Any) -> None:
     """Give fields of a `layer` new `values`, for the model that `with_state` returns.
 
-    They are fields of `nn.field(state=True)`, and keep their shapes and dtypes.
+    They are fields of `nn.field(state=True)`, and keep their shapes and dtypes. `updated` is the
+    same layer, or tree of layers, as an inner `with_state` gave it back: all state in it is taken.
 
     >>> import rlx
     >>> from rlx import nn
@@ -121,13 +126,44 @@ def update_state(layer: Module, **values: Any) -> None:
     >>> counter.count.item()
     1
     """
+    if updated is not None:
+        structure = pytree.flatten(layer)[1]
+        pytree.flatten_like(structure, updated, "update_state", ("the layer", "the updated one"))
+        for old, new in zip(_stateful(layer), _stateful(updated), strict=True):
+            _update(old, {name: getattr(new, name) for name in _state_of(new)})
+            _collector_of(old).elsewhere.pop(id(old), None)
+    if values:
+        _update(layer, values)
+
+
+def _update(layer: Module, values: dict[str, Any]) -> None:
     check_is_held(layer)
-    collector = _of(layer)
-    assert collector is not None, "it holds the layer"
     before = latest(layer)
     for name, value in values.items():
         _check_value(layer, name, getattr(before, name, None), value)
+    collector = _collector_of(layer)
     collector.latest[id(layer)] = layer, before.replace(**values)
+    for other in _open.get():
+        if other is not collector and id(layer) in other.layers:
+            other.elsewhere[id(layer)] = layer
+
+
+def _nodes(tree: Any) -> list[Any]:
+    """All modules, containers and leaves of a tree."""
+    found: list[Any] = []
+    pytree.flatten(tree, is_leaf=lambda x: found.append(x) is not None)
+    return found
+
+
+def _stateful(tree: Any) -> list[Module]:
+    """The layers of a tree that have state."""
+    return [x for x in _nodes(tree) if isinstance(x, Module) and _state_of(x)]
+
+
+def _state_of(layer: Module) -> Collection[str]:
+    fields = pytree.fields_of(type(layer))
+    assert fields is not None, "a class of modules is registered"
+    return fields.state
 
 
 def check_is_held(layer: Module) -> None:
@@ -161,12 +197,16 @@ def _of(layer: Module) -> _Collector | None:
     return next((c for c in reversed(_open.get()) if id(layer) in c.layers), None)
 
 
+def _collector_of(layer: Module) -> _Collector:
+    collector = _of(layer)
+    assert collector is not None, "check_is_held was called"
+    return collector
+
+
 def _check_value(layer: Module, name: str, before: Any, after: Any) -> None:
-    fields = pytree.fields_of(type(layer))
-    assert fields is not None, "a class of modules is registered"
-    place = f"{type(layer).__name__}.{name}"
-    if name not in fields.state:
-        known = ", ".join(fields.state) or "none"
+    place, state = f"{type(layer).__name__}.{name}", _state_of(layer)
+    if name not in state:
+        known = ", ".join(state) or "none"
         raise ArgumentError(
             f"{place} is no state, so it cannot be updated",
             fix=f"declare it: {name}: rlx.Array = rlx.nn.field(state=True); its state is {known}",
