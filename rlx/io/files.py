@@ -148,7 +148,7 @@ class ArrayFile(Mapping[str, Any]):
         self._is_mapped = flag("open: mapped", mapped)
         suffix = as_path(path).suffix.lower()
         with naming(path):
-            source = map_file(path) if mapped else FileBytes(path)
+            source = map_file(path) if self._is_mapped else FileBytes(path)
             self._contents = READERS.get(suffix, read_safetensors)(source)
         self._path = path
         self.metadata = dict(self._contents.metadata)
@@ -187,7 +187,6 @@ def open(path: str | PathLike[str], *, mapped: bool = False) -> ArrayFile:
 
     Returns an `ArrayFile`, a mapping of names to arrays. Raises a `FileFormatError` for a damaged
     file, and for an array of one that was cut off since.
-
 
     With `mapped`, arrays that are stored as they are share the file's memory: they cost nothing
     until they are used, and processes share them. While they are used no one may overwrite the file
