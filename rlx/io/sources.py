@@ -40,7 +40,7 @@ class FileBytes:
         start, stop, _ = part.indices(self._size)
         found = np.empty(max(stop - start, 0), "u1")
         self.read(found, start)
-        return memoryview(found)
+        return found.data
 
     def fileno(self) -> int:
         """The number of the file for the operating system."""
@@ -50,7 +50,7 @@ class FileBytes:
         """Fill an array with the bytes from `start` on."""
         with self._lock, reaching(self._path, "read"):
             self._file.seek(start)
-            count = self._file.readinto(array.reshape(-1).view("u1"))
+            count = self._file.readinto(array.reshape(-1).view("u1").data)
         if count < array.nbytes:
             refuse("the file was cut off while it was read")
 
