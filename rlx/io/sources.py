@@ -77,14 +77,17 @@ def check_regular(place: Path, deed: str) -> None:
 
 
 def check_whole(data: Source) -> None:
-    """Raise an error if a mapped file is shorter now: a look beyond its end kills the process."""
+    """Raise an error if a mapped file is shorter now.
+
+    A look beyond its end kills the process.
+    """
     file = data.obj if isinstance(data, memoryview) else None
     if isinstance(file, mmap.mmap) and file.size() < len(file):
         refuse("the file was cut off after it was opened")
 
 
 def array_in(data: Source, start: int, type: Type) -> np.ndarray:
-    """The array in a file's bytes from `start` on; in place if they are a view and aligned."""
+    """The array in a file's bytes from `start` on; in place in an aligned view."""
     if not type.size:
         return np.zeros(type.shape, type.dtype)
     if isinstance(data, FileBytes):
