@@ -233,6 +233,10 @@ def test_state_is_handed_from_level_to_level():
         nn.with_state(model, lambda model, x: nn.with_state(model, two)(x))(X)
     with pytest.raises(StructureError, match="the layer and the updated one differ"):
         nn.with_state(model, lambda m, x: nn.update_state(m, m.layers[1]))(X)
+    with pytest.raises(StructureError, match="the updated one and the layer differ"):
+        nn.update_state(X, model)
+    with pytest.raises(ArgumentError, match="its new state would be lost"):
+        nn.update_state(model.layers[1])
 
 
 def test_training_compiles_once_and_donates():

@@ -114,6 +114,8 @@ def update_state(layer: Any, updated: Any = None, /, **values: Any) -> None:
 
     They are fields of `nn.field(state=True)`, and keep their shapes and dtypes. `updated` is the
     same layer, or tree of layers, as an inner `with_state` gave it back: all state in it is taken.
+    Raises an `ArgumentError` for what is no state or a layer that no `with_state` holds, and a
+    `StructureError` for values of other shapes, dtypes or structure.
 
     >>> import rlx
     >>> from rlx import nn
@@ -127,12 +129,13 @@ def update_state(layer: Any, updated: Any = None, /, **values: Any) -> None:
     1
     """
     if updated is not None:
-        structure = pytree.flatten(layer)[1]
-        pytree.flatten_like(structure, updated, "update_state", ("the layer", "the updated one"))
+        sides = "the layer", "the updated one"
+        pytree.flatten_like(pytree.flatten(layer)[1], updated, "update_state", sides)
+        pytree.flatten_like(pytree.flatten(updated)[1], layer, "update_state", sides[::-1])
         for old, new in zip(_stateful(layer), _stateful(updated), strict=True):
             _update(old, {name: getattr(new, name) for name in _state_of(new)})
             _collector_of(old).elsewhere.pop(id(old), None)
-    if values:
+    if values or updated is None:
         _update(layer, values)
 
 
