@@ -64,6 +64,9 @@ def with_state(model: Any, call: Callable[..., Any] | None = None) -> Callable[.
     models. It works in `jit`, in a loss whose gradient is taken (with `has_aux`), and in the
     bodies of `scan` and `vmap`.
 
+    Raises an `ArgumentError` for a model that is no function, and for one of which an inner
+    `with_state` has new state that was not given to `update_state`.
+
     >>> import rlx
     >>> from rlx import nn
     >>> model = nn.BatchNorm(2, momentum=0.5)
