@@ -226,7 +226,7 @@ def is_rule(node: ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) -> bool
         named = decorator.func if isinstance(decorator, ast.Call) else decorator
         if isinstance(named, ast.Attribute) and isinstance(named.value, ast.Name):
             return named.value.id not in ("functools", "dataclasses", "contextlib")
-        if isinstance(named, ast.Name) and named.id in ("overload", "rule", "formula"):
+        if isinstance(named, ast.Name) and named.id in ("overload", "rule", "formula", "_method"):
             return True
     return False
 

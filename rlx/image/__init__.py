@@ -16,6 +16,7 @@ from ..ir.lazy import listed as listed
 from ..ir.types import is_inexact as is_inexact
 from ..trace.apply import as_tensor as as_tensor
 from ..trace.arguments import count_of as count_of, flag as flag, members as members, wrong as wrong
+from ..trace.array import Array
 from ..trace.axes import some_axes as some_axes
 
 __dir__ = listed(__name__)
@@ -93,7 +94,7 @@ def resize(
     method: str | ResizeMethod,
     antialias: bool = True,
     precision: Any = None,
-) -> Any:
+) -> Array:
     """An array resampled to another shape of the same rank.
 
     `image` has any rank; the result has the shape `shape` and the dtype of the image, float32 for
@@ -138,7 +139,7 @@ def scale_and_translate(
     method: str | ResizeMethod,
     antialias: bool = True,
     precision: Any = None,
-) -> Any:
+) -> Array:
     """An array scaled and moved along axes: x goes to `scale * x + translation`.
 
     `scale` and `translation` have a number for each of `spatial_dims`; the result has the shape
@@ -185,7 +186,7 @@ def _method(method: str | ResizeMethod) -> ResizeMethod:
 
 def _weights(
     size: int, new: int, scale: Any, translation: Any, kernel: Callable[[Any], Any], antialias: bool
-) -> Any:
+) -> Array:
     """The matrix whose column j has the weights of the elements for the new element j."""
     antialias = flag("antialias", antialias)
     inverse = 1.0 / scale
@@ -199,7 +200,7 @@ def _weights(
     return rnp.where(is_inside[None, :], weights, 0)
 
 
-def _weighted(image: Any, weights: Any, axis: int) -> Any:
+def _weighted(image: Any, weights: Any, axis: int) -> Array:
     moved = rnp.moveaxis(image, axis, -1)
     return rnp.moveaxis(rnp.matmul(moved, weights.astype(image.dtype)), -1, axis)
 

@@ -12,6 +12,7 @@ from ..ir.errors import AxisError, ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import check_precision
+from ..trace.array import Array
 from ..trace.promotion import convert, wide_dtype
 from .operands import Tensor, integers, strict_dtype
 
@@ -32,7 +33,7 @@ def dot_general(
     dimension_numbers: DotDimensionNumbers,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """The general contraction over pairs of axes.
 
     `dimension_numbers` is ((contracted axes of lhs, of rhs), (batch axes of lhs, of rhs)). The
@@ -61,7 +62,7 @@ def dot(
     dimension_numbers: DotDimensionNumbers = None,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """The product of vectors and matrices, or `dot_general` with `dimension_numbers`."""
     x, y = as_tensor(lhs), as_tensor(rhs)
     if dimension_numbers is None:
@@ -74,7 +75,7 @@ def dot(
     return dot_general(x, y, dimension_numbers, precision, preferred_element_type)
 
 
-def batch_matmul(lhs: Tensor, rhs: Tensor, precision: Any = None) -> Any:
+def batch_matmul(lhs: Tensor, rhs: Tensor, precision: Any = None) -> Array:
     """The products of two equal stacks of matrices."""
     x, y = as_tensor(lhs), as_tensor(rhs)
     if x.ndim < 2 or x.ndim != y.ndim:
@@ -96,7 +97,7 @@ def ragged_dot(
     precision: Any = None,
     preferred_element_type: Any = None,
     group_offset: Tensor | None = None,
-) -> Any:
+) -> Array:
     """A grouped matrix product: each group of rows of `lhs` has its own matrix.
 
     `f32[m, k], f32[groups, k, n], i32[groups] → f32[m, n]`. The groups are consecutive; rows behind
@@ -135,7 +136,7 @@ def scaled_dot(
     rhs_scale: Tensor | None = None,
     dimension_numbers: DotDimensionNumbers = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """The product of operands scaled by blocks.
 
     A scale has as many axes as its operand; along each axis its size divides that of the operand.
@@ -156,7 +157,7 @@ def scaled_dot(
     return convert(made, as_dtype(dtype))
 
 
-def _scaled(operand: Tensor, scale: Tensor | None) -> Any:
+def _scaled(operand: Tensor, scale: Tensor | None) -> Array:
     """The operand times the scales of its blocks, in float32 or wider."""
     x = as_tensor(operand)
     x = convert(x, wide_dtype(x.dtype) or x.dtype)

@@ -9,6 +9,7 @@ from ..ir.errors import ArgumentError
 from ..trace import control, pytree, scan as loops
 from ..trace.apply import apply
 from ..trace.arguments import callable_of
+from ..trace.array import Array
 from ..trace.array_arguments import with_axes
 from ..trace.axes import integer
 from ..transforms import loops as repeated_loops
@@ -17,19 +18,19 @@ from ..transforms.vmap import vmap
 
 def cond(
     pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
-) -> Any:
+) -> Array:
     """Call `true_fun(*operands)` if `pred` holds, else `false_fun(*operands)`."""
     return control.cond(pred, true_fun, false_fun, *operands)
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Array:
     """Call `branches[index](*operands)`, with the index clamped to the branches."""
     return control.switch(index, branches, *operands)
 
 
 def while_loop(
     cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
-) -> Any:
+) -> Array:
     """Call `val = body_fun(val)` while `cond_fun(val)` holds; return the final value.
 
     Only forward-mode derivatives are possible; `rlx.while_loop` with `max_steps` has both modes.
@@ -44,7 +45,7 @@ def fori_loop(
     init_val: Any,
     *,
     unroll: int | bool | None = None,
-) -> Any:
+) -> Array:
     """Call `val = body_fun(i, val)` for i from `lower` up to `upper`, excluded.
 
     Returns the final value. `unroll` has no effect.
@@ -52,7 +53,7 @@ def fori_loop(
     return repeated_loops.fori_loop(lower, upper, body_fun, init_val)
 
 
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Array:
     """Apply `f` to each element along axis 0 and stack the results.
 
     With `batch_size` that many elements are computed at once by `vmap`.
@@ -88,7 +89,7 @@ def optimization_barrier(operand: Any, /) -> Any:
 
 def platform_dependent(
     *args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]
-) -> Any:
+) -> Array:
     """Call the function for the platform `cpu`, or `default` if there is none."""
     chosen = per_platform.get("cpu", default)
     if chosen is None:

@@ -9,6 +9,7 @@ from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import check_precision, choice, count_of, flag, members, wrong
+from ..trace.array import Array
 from ..trace.axes import integer
 from ..transforms.eager import eager
 from .contraction import dot_general
@@ -93,7 +94,7 @@ def conv_general_dilated(
     batch_group_count: int = 1,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """The general convolution of an array and a kernel, which is not flipped.
 
     `padding` is "SAME", "VALID", "SAME_LOWER" or (before, after) for each spatial axis.
@@ -133,7 +134,7 @@ def conv_general_dilated(
     return _in_order(made, _inverse(specs.out_spec))
 
 
-def _in_order(x: Any, spec: Spec) -> Any:
+def _in_order(x: Any, spec: Spec) -> Array:
     """The axes in another order, by a node only if it is another."""
     if len(spec) != x.ndim:
         raise ShapeError(
@@ -154,7 +155,7 @@ def conv(
     padding: str,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """A convolution of (batch, in, ...) with a kernel (out, in, ...)."""
     check_precision("conv", precision)
     return conv_general_dilated(
@@ -171,7 +172,7 @@ def conv_with_general_padding(
     rhs_dilation: Sequence[int] | None,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """A convolution of (batch, in, ...) with a kernel (out, in, ...), with dilations."""
     check_precision("conv_with_general_padding", precision)
     return conv_general_dilated(
@@ -196,7 +197,7 @@ def conv_transpose(
     precision: Any = None,
     preferred_element_type: Any = None,
     use_consistent_padding: bool = False,
-) -> Any:
+) -> Array:
     """A transposed convolution, which enlarges its input by `strides`.
 
     It is the gradient of a convolution, for the padding "SAME" or "VALID" of that convolution;
@@ -364,7 +365,7 @@ def conv_general_dilated_patches(
     dimension_numbers: Any = None,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """The patches that a convolution's kernel sees, as features of the result.
 
     They are ordered by the feature of `lhs`, then by the position in the window.
@@ -403,7 +404,7 @@ def conv_general_dilated_local(
     rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: Any = None,
     precision: Any = None,
-) -> Any:
+) -> Array:
     """A locally connected layer: a convolution with its own kernel at each position.
 
     The spatial axes of `rhs` are the positions of the result; its input features are those of

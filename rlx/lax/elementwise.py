@@ -13,6 +13,7 @@ from ..numpy.bits import joined_bits, split_bits
 from ..numpy.elementwise import named
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import choice
+from ..trace.array import Array
 from ..trace.axes import integer
 from ..trace.promotion import broadcast_to, convert, fit_operands
 from .operands import Tensor, elementwise, integers, strict, strict_dtype
@@ -20,22 +21,22 @@ from .operands import Tensor, elementwise, integers, strict, strict_dtype
 WITH_ACCURACY = "cbrt cos exp exp2 expm1 log log1p logistic rsqrt sin sqrt tan tanh".split()
 
 
-def _unary(name: str, op: str, doc: str) -> Callable[..., Any]:
+def _unary(name: str, op: str, doc: str) -> Callable[..., Array]:
     """A function of one number.
 
     `accuracy` is accepted, results are as exact as they are.
     """
 
-    def function(x: Tensor, *, accuracy: Any = None) -> Any:
+    def function(x: Tensor, *, accuracy: Any = None) -> Array:
         return apply(op, as_tensor(x))
 
-    def plain(x: Tensor) -> Any:
+    def plain(x: Tensor) -> Array:
         return apply(op, as_tensor(x))
 
     return named(function if name in WITH_ACCURACY else plain, name, doc)
 
 
-def _binary(name: str, op: str, doc: str) -> Callable[[Tensor, Tensor], Any]:
+def _binary(name: str, op: str, doc: str) -> Callable[[Tensor, Tensor], Array]:
     return named(lambda x, y: elementwise(op, name, x, y), name, doc)
 
 
@@ -89,7 +90,7 @@ div = _binary("div", "div", "Elementwise x / y; integers are rounded toward zero
 rem = _binary("rem", "rem", "Elementwise remainder of `div`, with the sign of x.")
 
 
-def max(x: Tensor, y: Tensor) -> Any:
+def max(x: Tensor, y: Tensor) -> Array:
     """Elementwise maximum; NaN if either is NaN.
 
     Complex numbers are ordered by real, then by imaginary part.
@@ -97,7 +98,7 @@ def max(x: Tensor, y: Tensor) -> Any:
     return rnp.maximum(*strict("max", x, y))
 
 
-def min(x: Tensor, y: Tensor) -> Any:
+def min(x: Tensor, y: Tensor) -> Array:
     """Elementwise minimum; NaN if either is NaN.
 
     Complex numbers are ordered by real, then by imaginary part.
@@ -142,7 +143,7 @@ class RoundingMethod(enum.IntEnum):
     TO_NEAREST_EVEN = 1
 
 
-def round(x: Tensor, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+def round(x: Tensor, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Array:
     """Elementwise nearest integer; ties round away from zero, or to even.
 
     >>> round([0.5, 1.5, -2.5])
@@ -157,12 +158,12 @@ def round(x: Tensor, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> An
     return apply("select", is_far, apply("add", whole, apply("sign", x)), whole)
 
 
-def integer_pow(x: Tensor, y: int) -> Any:
+def integer_pow(x: Tensor, y: int) -> Array:
     """Elementwise x ** y for a static integer y."""
     return apply("integer_pow", as_tensor(x), exponent=integer("integer_pow: y", y))
 
 
-def pow(x: Tensor, y: Tensor) -> Any:
+def pow(x: Tensor, y: Tensor) -> Array:
     """Elementwise x ** y; x is inexact, y has the same dtype or is an integer."""
     x, y = as_operand(x), as_operand(y)
     dtype = operand_type(x).dtype
@@ -171,13 +172,13 @@ def pow(x: Tensor, y: Tensor) -> Any:
     return elementwise("pow", "pow", x, y)
 
 
-def reciprocal(x: Tensor) -> Any:
+def reciprocal(x: Tensor) -> Array:
     """Elementwise 1 / x."""
     x = as_tensor(x)
     return elementwise("div", "reciprocal", convert(1, x.dtype), x)
 
 
-def conj(x: Tensor) -> Any:
+def conj(x: Tensor) -> Array:
     """Elementwise complex conjugate; real numbers become complex."""
     x = as_tensor(x)
     if x.dtype.kind == "c":
@@ -185,40 +186,40 @@ def conj(x: Tensor) -> Any:
     return apply("complex", x, apply("full", shape=x.shape, value=0, dtype=x.dtype))
 
 
-def select(pred: Tensor, on_true: Tensor, on_false: Tensor) -> Any:
+def select(pred: Tensor, on_true: Tensor, on_false: Tensor) -> Array:
     """Elements of `on_true` where `pred` (array or scalar) holds, else of `on_false`."""
     on_true, on_false = strict("select", on_true, on_false)
     pred = broadcast_to(as_operand(pred), operand_type(on_true).shape)
     return apply("select", pred, on_true, on_false)
 
 
-def select_n(which: Tensor, *cases: Tensor) -> Any:
+def select_n(which: Tensor, *cases: Tensor) -> Array:
     """Elements of the case whose index is in `which`: bools for two cases, else int32."""
     if not cases:
         raise ArgumentError("select_n: there are no cases", fix="give one or more")
-    cases = tuple(strict("select_n", *cases))
-    which = broadcast_to(as_tensor(which), operand_type(cases[0]).shape)
+    fitted = strict("select_n", *cases)
+    which = broadcast_to(as_tensor(which), operand_type(fitted[0]).shape)
     if which.dtype.kind == "b":
-        return apply("select", which, *reversed(cases)) if len(cases) == 2 else cases[0]
-    chosen = cases[-1]
-    for i in reversed(range(len(cases) - 1)):
-        chosen = apply("select", apply("le", which, i), cases[i], chosen)
+        return apply("select", which, *reversed(fitted)) if len(fitted) == 2 else fitted[0]
+    chosen = fitted[-1]
+    for i in reversed(range(len(fitted) - 1)):
+        chosen = apply("select", apply("le", which, i), fitted[i], chosen)
     return chosen
 
 
-def clamp(min: Tensor, x: Tensor, max: Tensor) -> Any:
+def clamp(min: Tensor, x: Tensor, max: Tensor) -> Array:
     """Limit x to the interval from `min` to `max`, arrays or scalars."""
     given = [as_operand(a) for a in (min, x, max)]
     dtype = strict_dtype("clamp", given)
     return apply("clamp", *fit_operands("clamp", dtype, *given))
 
 
-def convert_element_type(operand: Tensor, new_dtype: Any) -> Any:
+def convert_element_type(operand: Tensor, new_dtype: Any) -> Array:
     """Convert the elements to another dtype."""
     return convert(as_tensor(operand), as_dtype(new_dtype))
 
 
-def reduce_precision(operand: Tensor, exponent_bits: int, mantissa_bits: int) -> Any:
+def reduce_precision(operand: Tensor, exponent_bits: int, mantissa_bits: int) -> Array:
     """Round to the given numbers of exponent and mantissa bits, in the same dtype.
 
     >>> reduce_precision(1.3, exponent_bits=5, mantissa_bits=2)
@@ -230,7 +231,7 @@ def reduce_precision(operand: Tensor, exponent_bits: int, mantissa_bits: int) ->
     return apply("reduce_precision", as_tensor(operand), **bits)
 
 
-def nextafter(x1: Tensor, x2: Tensor) -> Any:
+def nextafter(x1: Tensor, x2: Tensor) -> Array:
     """The next floating-point number after `x1` toward `x2`."""
     x1, x2 = strict("nextafter", x1, x2)
     return rnp.nextafter(x1, x2)
@@ -239,7 +240,7 @@ def nextafter(x1: Tensor, x2: Tensor) -> Any:
 # -- numbers read as the bits of others: bitcast_convert_type --------------------------------------
 
 
-def bitcast_convert_type(operand: Tensor, new_dtype: Any) -> Any:
+def bitcast_convert_type(operand: Tensor, new_dtype: Any) -> Array:
     """Reinterpret the bits as another dtype.
 
     A narrower dtype adds a last axis for the parts, lowest bits first; a wider one joins the
@@ -278,38 +279,38 @@ lgamma = _unary("lgamma", "lgamma", "The log of the absolute value of the gamma 
 digamma = _unary("digamma", "digamma", "The digamma function, the derivative of `lgamma`.")
 
 
-def polygamma(m: Tensor, x: Tensor) -> Any:
+def polygamma(m: Tensor, x: Tensor) -> Array:
     """The polygamma function: the m-th derivative of `digamma` at x."""
     m, x = strict("polygamma", m, x)
     return apply("polygamma", convert(m, as_dtype("int32")), x)
 
 
-def zeta(x: Tensor, q: Tensor) -> Any:
+def zeta(x: Tensor, q: Tensor) -> Array:
     """The Hurwitz zeta function: the sum of (q + k) ** -x over k >= 0."""
     return elementwise("zeta", "zeta", x, q)
 
 
-def igamma(a: Tensor, x: Tensor) -> Any:
+def igamma(a: Tensor, x: Tensor) -> Array:
     """The regularized lower incomplete gamma function."""
     return elementwise("igamma", "igamma", a, x)
 
 
-def igammac(a: Tensor, x: Tensor) -> Any:
+def igammac(a: Tensor, x: Tensor) -> Array:
     """The regularized upper incomplete gamma function."""
     return elementwise("igammac", "igammac", a, x)
 
 
-def igamma_grad_a(a: Tensor, x: Tensor) -> Any:
+def igamma_grad_a(a: Tensor, x: Tensor) -> Array:
     """The derivative of `igamma` with respect to a."""
     return elementwise("igamma_grad_a", "igamma_grad_a", a, x)
 
 
-def random_gamma_grad(a: Tensor, x: Tensor) -> Any:
+def random_gamma_grad(a: Tensor, x: Tensor) -> Array:
     """The derivative of a gamma sample x with respect to its shape parameter a."""
     return elementwise("random_gamma_grad", "random_gamma_grad", a, x)
 
 
-def betainc(a: Tensor, b: Tensor, x: Tensor) -> Any:
+def betainc(a: Tensor, b: Tensor, x: Tensor) -> Array:
     """The regularized incomplete beta function."""
     return elementwise("betainc", "betainc", a, b, x)
 
@@ -331,7 +332,7 @@ class FftType(enum.Enum):
     IRFFT = "irfft"
 
 
-def fft(x: Tensor, fft_type: Any, fft_lengths: Sequence[int]) -> Any:
+def fft(x: Tensor, fft_type: Any, fft_lengths: Sequence[int]) -> Array:
     """The Fourier transform over the last one to three axes, of the given lengths.
 
     `fft_type` is "FFT", "IFFT", "RFFT" or "IRFFT"; the lengths of "IRFFT" are those of the result.

@@ -13,6 +13,7 @@ from ..numpy.arithmetic import negative
 from ..numpy.elementwise import named
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import callable_of, choice, flag, wrong
+from ..trace.array import Array
 from ..trace.axes import integer, number, one_axis
 from ..trace.host import is_python_scalar
 from ..trace.index.items import INDEX, index_dtype
@@ -28,7 +29,7 @@ def dynamic_slice(
     slice_sizes: Sequence[int],
     *,
     allow_negative_indices: bool = True,
-) -> Any:
+) -> Array:
     """A slice of static sizes at dynamic start indices, which are clamped to fit.
 
     Negative indices count from the end, unless `allow_negative_indices` is False.
@@ -40,7 +41,7 @@ def dynamic_slice(
 
 def dynamic_update_slice(
     operand: Tensor, update: Tensor, start_indices: Any, *, allow_negative_indices: bool = True
-) -> Any:
+) -> Array:
     """A copy with a slice replaced at dynamic start indices, which are clamped to fit."""
     x = as_tensor(operand)
     starts = _starts("dynamic_update_slice", x, start_indices, allow_negative_indices)
@@ -49,7 +50,7 @@ def dynamic_update_slice(
     return apply("dynamic_update_slice", x, new, *starts)
 
 
-def _starts(name: str, x: Any, starts: Any, from_end: bool) -> list[Any]:
+def _starts(name: str, x: Any, starts: Any, from_end: bool) -> list[Array]:
     """One integer scalar for each axis; negative ones count from the end."""
     if not isinstance(starts, Sequence):
         vector = as_tensor(starts)
@@ -67,7 +68,7 @@ def _starts(name: str, x: Any, starts: Any, from_end: bool) -> list[Any]:
     return [_start(name, s, n, from_end) for s, n in zip(starts, x.shape, strict=True)]
 
 
-def _start(name: str, start: Any, size: Any, from_end: bool) -> Any:
+def _start(name: str, start: Any, size: Any, from_end: bool) -> Array:
     from_end = flag(f"{name}: allow_negative_indices", from_end)
     start = as_operand(start)
     if is_python_scalar(start):
@@ -95,7 +96,7 @@ def dynamic_slice_in_dim(
     axis: int = 0,
     *,
     allow_negative_indices: bool = True,
-) -> Any:
+) -> Array:
     """A slice along one axis at a dynamic start index; see `dynamic_slice`."""
     x = as_tensor(operand)
     place = one_axis("dynamic_slice_in_dim", axis, x.ndim)
@@ -111,7 +112,7 @@ def dynamic_index_in_dim(
     keepdims: bool = True,
     *,
     allow_negative_indices: bool = True,
-) -> Any:
+) -> Array:
     """The element of one axis at a dynamic index; `keepdims` keeps the axis."""
     found = dynamic_slice_in_dim(
         operand, index, 1, axis, allow_negative_indices=allow_negative_indices
@@ -127,7 +128,7 @@ def dynamic_update_slice_in_dim(
     axis: int,
     *,
     allow_negative_indices: bool = True,
-) -> Any:
+) -> Array:
     """A copy with a slice along one axis replaced; see `dynamic_update_slice`."""
     x = as_tensor(operand)
     place = one_axis("dynamic_update_slice_in_dim", axis, x.ndim)
@@ -137,7 +138,7 @@ def dynamic_update_slice_in_dim(
 
 def dynamic_update_index_in_dim(
     operand: Tensor, update: Tensor, index: Any, axis: int, *, allow_negative_indices: bool = True
-) -> Any:
+) -> Array:
     """A copy with the element of one axis at a dynamic index replaced."""
     x, new = as_tensor(operand), as_tensor(update)
     place = one_axis("dynamic_update_index_in_dim", axis, x.ndim)
@@ -151,7 +152,7 @@ def _along(rank: int, axis: int, start: Any) -> list[Any]:
     return [start if i == axis else 0 for i in range(rank)]
 
 
-def index_take(src: Tensor, idxs: Sequence[Tensor], axes: Sequence[int]) -> Any:
+def index_take(src: Tensor, idxs: Sequence[Tensor], axes: Sequence[int]) -> Array:
     """Take elements of several axes by an index vector for each; the axes become one."""
     x = as_tensor(src)
     axes = axes_of("index_take", axes, x.ndim)
@@ -241,7 +242,7 @@ def gather(
     indices_are_sorted: bool = False,
     mode: Any = None,
     fill_value: Any = None,
-) -> Any:
+) -> Array:
     """Gather windows of the operand at index vectors.
 
     The vectors are the last axis of `start_indices`. Windows out of bounds are moved inside; with
@@ -275,7 +276,7 @@ def _scatter(name: str, op: str, doc: str, change: Callable[[Any], Any] = as_ten
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
-    ) -> Any:
+    ) -> Array:
         numbers = _numbers(name, dimension_numbers, ScatterDimensionNumbers)
         words = {"clip": "clip", "fill": "drop", "promise_in_bounds": "promise"}
         return apply(
@@ -320,7 +321,7 @@ def scatter_apply(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: Any = None,
-) -> Any:
+) -> Array:
     """Apply an elementwise function to windows, once even where they overlap."""
     callable_of("scatter_apply: func", func)
     x = as_tensor(operand)

@@ -12,6 +12,7 @@ from ..ir.lazy import listed
 from ..numpy.linalg.matrices import adjoint, symmetrized
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import flag
+from ..trace.array import Array
 from ..trace.array_arguments import scalar, with_axes
 from ..trace.axes import integer
 from ..trace.scan import scan
@@ -20,12 +21,12 @@ from .operands import Tensor
 __dir__ = listed(__name__)
 
 
-def cholesky(x: Tensor, *, symmetrize_input: bool = True) -> Any:
+def cholesky(x: Tensor, *, symmetrize_input: bool = True) -> Array:
     """The Cholesky factor L with L Lᴴ = x, for Hermitian positive definite x."""
     return rnp.linalg.cholesky(x, symmetrize_input=symmetrize_input)
 
 
-def cholesky_update(r_matrix: Tensor, w_vector: Tensor) -> Any:
+def cholesky_update(r_matrix: Tensor, w_vector: Tensor) -> Array:
     """The upper Cholesky factor of Rᵀ R + w wᵀ: a rank-1 update of the factor R."""
     r, w = as_tensor(r_matrix), as_tensor(w_vector)
     product = rnp.matrix_transpose(r) @ r + w[..., :, None] * w[..., None, :]
@@ -38,7 +39,7 @@ def eig(
     compute_left_eigenvectors: bool = True,
     compute_right_eigenvectors: bool = True,
     enable_eigvec_derivs: bool = False,
-) -> list[Any]:
+) -> list[Array]:
     """The eigenvalues, and the left and right eigenvectors that are asked for.
 
     The eigenvectors have norm 1. `enable_eigvec_derivs` has no effect: they always have
@@ -55,7 +56,7 @@ def eig(
 
 def eigh(
     x: Tensor, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """The eigenvectors and the ascending eigenvalues of a Hermitian matrix.
 
     Without `symmetrize_input` only the lower or the upper triangle is read.
@@ -67,7 +68,7 @@ def eigh(
     return vectors, values
 
 
-def lu(x: Tensor) -> tuple[Any, Any, Any]:
+def lu(x: Tensor) -> tuple[Array, Array, Array]:
     """The LU decomposition with partial pivoting: LU, the pivots, the row permutation.
 
     L and U share one matrix; L is below the diagonal and has ones on it.
@@ -76,13 +77,13 @@ def lu(x: Tensor) -> tuple[Any, Any, Any]:
     return found[0], found[1], found[2]
 
 
-def lu_pivots_to_permutation(pivots: Tensor, permutation_size: int) -> Any:
+def lu_pivots_to_permutation(pivots: Tensor, permutation_size: int) -> Array:
     """The permutation of rows that a sequence of pivots makes."""
     size = integer("lu_pivots_to_permutation: permutation_size", permutation_size)
     return apply("lu_pivots_to_permutation", as_tensor(pivots), size=size)
 
 
-def qr(x: Tensor, *, full_matrices: bool = True) -> tuple[Any, Any]:
+def qr(x: Tensor, *, full_matrices: bool = True) -> tuple[Array, Array]:
     """The QR decomposition x = Q R: orthonormal columns in Q, R upper triangular."""
     q, r = apply("qr", as_tensor(x), full_matrices=flag("qr: full_matrices", full_matrices))
     return q, r
@@ -106,7 +107,7 @@ def symmetric_product(
     alpha: float = 1.0,
     beta: float = 0.0,
     symmetrize_output: bool = False,
-) -> Any:
+) -> Array:
     """The symmetric product alpha a aᵀ + beta c, for symmetric c."""
     a, c = as_tensor(a_matrix), as_tensor(c_matrix)
     alpha, beta = scalar("symmetric_product: alpha", alpha), scalar("symmetric_product: beta", beta)
@@ -124,7 +125,7 @@ def triangular_solve(
     transpose_a: bool = False,
     conjugate_a: bool = False,
     unit_diagonal: bool = False,
-) -> Any:
+) -> Array:
     """Solve x a = b, or a x = b with `left_side`, for triangular a."""
     a, b = as_tensor(a), as_tensor(b)
     has_one_axis = b.ndim == a.ndim - 1
@@ -142,7 +143,7 @@ def triangular_solve(
     return x[..., 0] if left_side else x[..., 0, :]
 
 
-def tridiagonal_solve(dl: Tensor, d: Tensor, du: Tensor, b: Tensor) -> Any:
+def tridiagonal_solve(dl: Tensor, d: Tensor, du: Tensor, b: Tensor) -> Array:
     """Solve a x = b for a tridiagonal a with diagonals dl, d and du, without pivoting.
 
     The first element of `dl` and the last of `du` are not read.
@@ -174,7 +175,7 @@ def tridiagonal_solve(dl: Tensor, d: Tensor, du: Tensor, b: Tensor) -> Any:
 # The vectors v are the columns of a matrix below its diagonal, with 1 on it.
 
 
-def householder_product(a: Tensor, taus: Tensor) -> Any:
+def householder_product(a: Tensor, taus: Tensor) -> Array:
     """The first columns of the product of Householder reflections 1 - tau v vᴴ.
 
     The vectors v are the columns of a below its diagonal, with 1 on it.
@@ -186,7 +187,9 @@ def householder_product(a: Tensor, taus: Tensor) -> Any:
     return ormqr(a, taus, unit)
 
 
-def ormqr(a: Tensor, taus: Tensor, c: Tensor, *, left: bool = True, transpose: bool = False) -> Any:
+def ormqr(
+    a: Tensor, taus: Tensor, c: Tensor, *, left: bool = True, transpose: bool = False
+) -> Array:
     """The product Q c, where Q is given by Householder reflections and not formed.
 
     `transpose` gives Qᴴ c; without `left` it is c Q or c Qᴴ.

@@ -10,11 +10,12 @@ import numpy as np
 from ..ir.errors import ArgumentError, DtypeError, ShapeError
 from ..ir.types import is_bool, is_complex, is_float, is_integer
 from ..trace.apply import apply, as_operand, described, is_weak, operand_type
+from ..trace.array import Array, ArrayLike
 from ..trace.axes import integer, some_axes
 from ..trace.host import default_of, is_python_scalar
 from ..trace.promotion import fit_operands, result_dtype
 
-Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
+Tensor = ArrayLike
 
 
 def strict(name: str, *operands: Any) -> list[Any]:
@@ -70,7 +71,7 @@ def _of_one_rank(name: str, given: Sequence[Any]) -> Sequence[Any]:
     return given
 
 
-def elementwise(op: str, name: str, *operands: Any) -> Any:
+def elementwise(op: str, name: str, *operands: Any) -> Array:
     """Apply a pointwise op to operands that `strict` takes."""
     return apply(op, *strict(name, *operands))
 

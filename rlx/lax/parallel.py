@@ -40,7 +40,7 @@ def axis_size(axis_name: Any) -> Any:
     return total
 
 
-def axis_index(axis_name: Any) -> Any:
+def axis_index(axis_name: Any) -> Array:
     """The index of this member along a named axis, int32; row-major for several names."""
     total: Any = 0
     for name in _names(axis_name):
@@ -61,7 +61,7 @@ def _refuse_groups(groups: Any) -> None:
 
 
 def _total(name: str, reduce: Callable[..., Any], doc: str):
-    def function(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    def function(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Array:
         _refuse_groups(axis_index_groups)
 
         def total(leaf: Any) -> Any:
@@ -96,7 +96,7 @@ pmin = _total("pmin", rnp.min, "The minimum over a named axis.")
 
 def all_gather(
     x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False
-) -> Any:
+) -> Array:
     """The arrays of all members, stacked along a new axis or, if `tiled`, joined."""
     _refuse_groups(axis_index_groups)
 
@@ -141,7 +141,7 @@ def psum_scatter(
     return pytree.map(scatter, x)
 
 
-def _own_part(x: Any, axis_name: Any, place: int, tiled: bool) -> Any:
+def _own_part(x: Any, axis_name: Any, place: int, tiled: bool) -> Array:
     count, size = axis_size(axis_name), x.shape[place]
     if size % count or not (tiled or size == count):
         raise ShapeError(
@@ -161,7 +161,7 @@ def all_to_all(
     *,
     axis_index_groups: Any = None,
     tiled: bool = False,
-) -> Any:
+) -> Array:
     """Split along one axis, send part i to member i, and join along another axis."""
     _refuse_groups(axis_index_groups)
 

@@ -71,7 +71,7 @@ def is_neutral(monoid: Monoid, number: Any, dtype: np.dtype) -> bool:
 
 
 def _reduction(name: str, doc: str):
-    def function(operand: Tensor, axes: Sequence[int]) -> Any:
+    def function(operand: Tensor, axes: Sequence[int]) -> Array:
         x = as_tensor(operand)
         return apply(name, x, axes=axes_of(name, axes, x.ndim))
 
@@ -86,7 +86,7 @@ reduce_and = _reduction("reduce_and", "The bitwise AND over axes; for bools whet
 reduce_or = _reduction("reduce_or", "The bitwise OR over axes; for bools whether any is true.")
 
 
-def reduce_xor(operand: Tensor, axes: Sequence[int]) -> Any:
+def reduce_xor(operand: Tensor, axes: Sequence[int]) -> Array:
     """The bitwise XOR over axes."""
     x = as_tensor(operand)
     return reduce(x, convert(0, x.dtype), bitwise_xor, axes)
@@ -149,13 +149,13 @@ def _folded(
     return pytree.unflatten(tree, combine(first, [x[0] for x in lines]))
 
 
-def argmax(operand: Tensor, axis: int, index_dtype: Any) -> Any:
+def argmax(operand: Tensor, axis: int, index_dtype: Any) -> Array:
     """The index of the maximum along an axis, the first of several."""
     x = as_tensor(operand)
     return apply("argmax", x, axis=one_axis("argmax", axis, x.ndim), dtype=as_dtype(index_dtype))
 
 
-def argmin(operand: Tensor, axis: int, index_dtype: Any) -> Any:
+def argmin(operand: Tensor, axis: int, index_dtype: Any) -> Array:
     """The index of the minimum along an axis, the first of several."""
     x = as_tensor(operand)
     return apply("argmin", x, axis=one_axis("argmin", axis, x.ndim), dtype=as_dtype(index_dtype))
@@ -165,7 +165,7 @@ def argmin(operand: Tensor, axis: int, index_dtype: Any) -> Any:
 
 
 def _running(name: str, doc: str):
-    def function(operand: Tensor, axis: int = 0, reverse: bool = False) -> Any:
+    def function(operand: Tensor, axis: int = 0, reverse: bool = False) -> Array:
         x = as_tensor(operand)
         return apply(
             name, x, axis=one_axis(name, axis, x.ndim), reverse=flag(f"{name}: reverse", reverse)
@@ -180,7 +180,7 @@ cummax = _running("cummax", "The cumulative maximum along an axis.")
 cummin = _running("cummin", "The cumulative minimum along an axis.")
 
 
-def cumlogsumexp(operand: Tensor, axis: int = 0, reverse: bool = False) -> Any:
+def cumlogsumexp(operand: Tensor, axis: int = 0, reverse: bool = False) -> Array:
     """The cumulative log-sum-exp along an axis, without overflow."""
     return rounded_once(
         lambda x: associative_scan(
@@ -205,12 +205,14 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     return tuple(made) if isinstance(operand, tuple | list) else made[0]
 
 
-def sort_key_val(keys: Tensor, values: Tensor, dimension: int = -1, is_stable: bool = True) -> Any:
+def sort_key_val(
+    keys: Tensor, values: Tensor, dimension: int = -1, is_stable: bool = True
+) -> tuple[Array, Array]:
     """Sort keys along an axis, and reorder values in the same way."""
     return sort((keys, values), dimension, is_stable, 1)
 
 
-def top_k(operand: Tensor, k: int, *, axis: int = -1) -> tuple[Any, Any]:
+def top_k(operand: Tensor, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     """The k largest elements along an axis in descending order, and their indices."""
     x = as_tensor(operand)
     place = one_axis("top_k", axis, x.ndim)
@@ -225,7 +227,7 @@ def approx_max_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """The k largest elements along an axis in descending order, and their indices.
 
     The result is exact whatever `recall_target` is.
@@ -240,7 +242,7 @@ def approx_min_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """The k smallest elements along an axis in ascending order, and their indices.
 
     The result is exact whatever `recall_target` is.
@@ -364,7 +366,7 @@ def reduce_window(
     padding: Padding = "VALID",
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
-) -> Any:
+) -> Array:
     """Reduce the elements of each window by add, mul, max or min.
 
     The initial value is combined with each result. Window parameters have one number for each axis

@@ -13,39 +13,40 @@ from ..ir.errors import ShapeError
 from ..trace import axes as checked
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.arguments import count_of, flag
+from ..trace.array import Array
 from ..trace.axes import MOST_AXES, as_shape, integer, one_axis
 from ..trace.promotion import convert
 from .operands import Tensor, axes_of, integers, sequence, strict_dtype
 
 
-def full(shape: Any, fill_value: Tensor, dtype: Any = None) -> Any:
+def full(shape: Any, fill_value: Tensor, dtype: Any = None) -> Array:
     """An array of the given shape filled with `fill_value`."""
     return rnp.full(shape, fill_value, dtype)
 
 
-def full_like(x: Tensor, fill_value: Tensor, dtype: Any = None, shape: Any = None) -> Any:
+def full_like(x: Tensor, fill_value: Tensor, dtype: Any = None, shape: Any = None) -> Array:
     """An array filled with `fill_value`, with the shape and dtype of x, unless given."""
     return rnp.full_like(x, fill_value, dtype, shape=shape)
 
 
-def iota(dtype: Any, size: int) -> Any:
+def iota(dtype: Any, size: int) -> Array:
     """The integers 0 to `size` - 1."""
     return broadcasted_iota(dtype, (size,), 0)
 
 
-def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Any:
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Array:
     """The index along one axis, as an array of the given shape."""
     return apply("iota", shape=as_shape(shape), axis=integer("the axis", dimension), dtype=dtype)
 
 
-def broadcast(operand: Tensor, sizes: Sequence[int]) -> Any:
+def broadcast(operand: Tensor, sizes: Sequence[int]) -> Array:
     """Broadcast an array by new leading axes."""
     x = as_tensor(operand)
     shape = (*as_shape(sizes), *x.shape)
     return broadcast_in_dim(x, shape, range(len(shape) - x.ndim, len(shape)))
 
 
-def broadcast_in_dim(operand: Tensor, shape: Any, broadcast_dimensions: Sequence[int]) -> Any:
+def broadcast_in_dim(operand: Tensor, shape: Any, broadcast_dimensions: Sequence[int]) -> Array:
     """Broadcast to a shape; axis i becomes axis `broadcast_dimensions[i]`."""
     axes = integers("broadcast_in_dim: the axes", broadcast_dimensions)
     return apply("broadcast", as_tensor(operand), shape=as_shape(shape), axes=axes)
@@ -56,21 +57,21 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     return checked.broadcast_shapes("broadcast_shapes", *map(as_shape, shapes))
 
 
-def broadcast_to_rank(x: Tensor, rank: int) -> Any:
+def broadcast_to_rank(x: Tensor, rank: int) -> Array:
     """Add leading axes of size 1 up to the given rank."""
     x = as_tensor(x)
     wanted = count_of("broadcast_to_rank: the rank", rank, most=MOST_AXES)
     return expand_dims(x, range(wanted - x.ndim))
 
 
-def reshape(operand: Tensor, new_sizes: Any, dimensions: Sequence[int] | None = None) -> Any:
+def reshape(operand: Tensor, new_sizes: Any, dimensions: Sequence[int] | None = None) -> Array:
     """The elements in a new shape; `dimensions` permutes the axes first."""
     x = as_tensor(operand)
     x = x if dimensions is None else transpose(x, dimensions)
     return rnp.reshape(x, new_sizes)
 
 
-def collapse(operand: Tensor, start_dimension: int, stop_dimension: int | None = None) -> Any:
+def collapse(operand: Tensor, start_dimension: int, stop_dimension: int | None = None) -> Array:
     """Merge the axes from `start_dimension` up to `stop_dimension`, excluded."""
     x = as_tensor(operand)
     ends = [
@@ -86,34 +87,34 @@ def collapse(operand: Tensor, start_dimension: int, stop_dimension: int | None =
     return rnp.reshape(x, (*x.shape[:start], -1, *x.shape[stop:]))
 
 
-def transpose(operand: Tensor, permutation: Sequence[int]) -> Any:
+def transpose(operand: Tensor, permutation: Sequence[int]) -> Array:
     """Permute the axes: axis i of the result is axis `permutation[i]`."""
     return apply("transpose", as_tensor(operand), axes=integers("transpose: axes", permutation))
 
 
-def rev(operand: Tensor, dimensions: Sequence[int]) -> Any:
+def rev(operand: Tensor, dimensions: Sequence[int]) -> Array:
     """Reverse the elements along axes."""
     x = as_tensor(operand)
     return apply("flip", x, axes=axes_of("rev", dimensions, x.ndim))
 
 
-def squeeze(array: Tensor, dimensions: Sequence[int]) -> Any:
+def squeeze(array: Tensor, dimensions: Sequence[int]) -> Array:
     """Remove axes of size 1."""
     return rnp.squeeze(array, integers("squeeze: axes", dimensions))
 
 
-def expand_dims(array: Tensor, dimensions: Sequence[int]) -> Any:
+def expand_dims(array: Tensor, dimensions: Sequence[int]) -> Array:
     """Insert axes of size 1 at positions of the result."""
     return rnp.expand_dims(array, integers("expand_dims: axes", dimensions))
 
 
-def concatenate(operands: Sequence[Tensor], dimension: int) -> Any:
+def concatenate(operands: Sequence[Tensor], dimension: int) -> Array:
     """Join arrays of one dtype along an existing axis."""
     xs = [as_tensor(x) for x in sequence("concatenate: the operands", operands)]
     return apply("concat", *xs, axis=integer("the axis", dimension))
 
 
-def split(operand: Tensor, sizes: Sequence[int], axis: int = 0) -> list[Any]:
+def split(operand: Tensor, sizes: Sequence[int], axis: int = 0) -> list[Array]:
     """Split along an axis into parts of the given sizes."""
     x = as_tensor(operand)
     place, ends, end = one_axis("split", axis, x.ndim), [], 0
@@ -130,7 +131,7 @@ def split(operand: Tensor, sizes: Sequence[int], axis: int = 0) -> list[Any]:
 
 def pad(
     operand: Tensor, padding_value: Tensor, padding_config: Sequence[tuple[int, int, int]]
-) -> Any:
+) -> Array:
     """Pad with a scalar: (low, high, interior) counts for each axis."""
     x, value = as_tensor(operand), as_operand(padding_value)
     value = convert(value, strict_dtype("pad", [x, value]))
@@ -145,7 +146,7 @@ def slice(
     start_indices: Sequence[int],
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
-) -> Any:
+) -> Array:
     """A slice `start:limit:stride` of every axis."""
     x = as_tensor(operand)
     steps = (1,) * x.ndim if strides is None else integers("slice: strides", strides)
@@ -159,14 +160,14 @@ def slice_in_dim(
     limit_index: int | None,
     stride: int = 1,
     axis: int = 0,
-) -> Any:
+) -> Array:
     """A slice `start:limit:stride` along one axis; negative indices are allowed."""
     x = as_tensor(operand)
     place = one_axis("slice_in_dim", axis, x.ndim)
     return x[(slice_(None),) * place + (slice_(start_index, limit_index, stride),)]
 
 
-def index_in_dim(operand: Tensor, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+def index_in_dim(operand: Tensor, index: int, axis: int = 0, keepdims: bool = True) -> Array:
     """The element at an index along one axis; `keepdims` keeps the axis with size 1."""
     x = as_tensor(operand)
     place = one_axis("index_in_dim", axis, x.ndim)
@@ -174,12 +175,12 @@ def index_in_dim(operand: Tensor, index: int, axis: int = 0, keepdims: bool = Tr
     return rnp.expand_dims(found, place) if flag("index_in_dim: keepdims", keepdims) else found
 
 
-def broadcast_like(arr: Tensor, like_arr: Tensor) -> Any:
+def broadcast_like(arr: Tensor, like_arr: Tensor) -> Array:
     """Broadcast an array to the shape of another."""
     return rnp.broadcast_to(arr, as_tensor(like_arr).shape)
 
 
-def empty(shape: Any, dtype: Any) -> Any:
+def empty(shape: Any, dtype: Any) -> Array:
     """An array of zeros, whose elements should not be relied on."""
     return full(shape, 0, dtype)
 
@@ -192,19 +193,19 @@ def shape_as_value(shape: Sequence[Any]) -> Any:
     return np.asarray(sizes, "int32") if sizes else full((0,), 0, "int32")
 
 
-def tile(operand: Tensor, reps: Sequence[int]) -> Any:
+def tile(operand: Tensor, reps: Sequence[int]) -> Array:
     """Repeat the whole array `reps` times along each axis."""
     return rnp.tile(operand, integers("tile: reps", reps))
 
 
-def stack(operands: Sequence[Tensor], axis: int = 0) -> Any:
+def stack(operands: Sequence[Tensor], axis: int = 0) -> Array:
     """Join arrays of one dtype and shape along a new axis."""
     xs = [as_tensor(x) for x in sequence("stack: the operands", operands)]
     place = one_axis("stack", axis, xs[0].ndim + 1) if xs else 0
     return concatenate([rnp.expand_dims(x, place) for x in xs], place)
 
 
-def unstack(x: Tensor, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: Tensor, axis: int = 0) -> tuple[Array, ...]:
     """Split an array into the slices along an axis."""
     x = as_tensor(x)
     place = one_axis("unstack", axis, x.ndim)

@@ -15,6 +15,7 @@ from ..ir.types import is_float, promote
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import choice, pair
+from ..trace.array import Array
 from ..trace.array_arguments import scalar
 from ..trace.axes import integer
 from ..transforms.eager import eager
@@ -120,7 +121,7 @@ def _in_blocks(
 
 def _in_spans(
     q: Any, k: Any, v: Any, scale: Any, bias: Any, seen: list[Any], is_causal: bool, window: Window
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """`_weighted`, some queries with the keys they may see at a time."""
     is_cut = not seen  # every query sees a key
     spans = _spans(q, k, is_causal and is_cut, window if is_cut else None)
@@ -164,7 +165,7 @@ def _part(
     bias: Any,
     seen: list[Any],
     span: tuple[int, int, int, int],
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """`_weighted` for some queries and keys."""
     first, last, low, high = span
     if (first, last, low, high) == (0, q.shape[1], 0, k.shape[1]):
@@ -181,7 +182,7 @@ def _part(
 
 def _weighted(
     q: Any, k: Any, v: Any, scale: float | None, bias: Any, seen: list[Any]
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """The means of values, and the logarithms of the weights' sums, in float32 or wider."""
     batch, length, heads, size = q.shape
     groups, wide = k.shape[2], promote(q.dtype, np.dtype("float32"))
@@ -199,7 +200,7 @@ def _weighted(
     return rnp.reshape(made, q.shape), rnp.reshape(total, q.shape[:-1])
 
 
-def _with_batch(x: Any) -> Any:
+def _with_batch(x: Any) -> Array:
     x = as_tensor(x)
     return rnp.reshape(x, (1,) * (4 - x.ndim) + tuple(x.shape)) if x.ndim < 4 else x
 
@@ -221,7 +222,7 @@ def _check(q: Any, k: Any, v: Any) -> None:
         )
 
 
-def _grouped(name: str, x: Any, q: Any, k: Any) -> Any:
+def _grouped(name: str, x: Any, q: Any, k: Any) -> Array:
     """A bias or mask with the axis of heads in two: groups, and the heads of each."""
     x, groups, heads = _with_batch(x), k.shape[2], q.shape[2]
     whole = (q.shape[0], heads, q.shape[1], k.shape[1])

@@ -249,7 +249,7 @@ def max_pool(
     padding: Pads = "VALID",
     *,
     dilation: Numbers = 1,
-) -> Any:
+) -> Array:
     """Max pooling: the greatest number of each window.
 
     `f32[batch, ..., n] → f32[batch, ..., n]`: `window` has a number for each axis between; so have
@@ -270,7 +270,7 @@ def min_pool(
     padding: Pads = "VALID",
     *,
     dilation: Numbers = 1,
-) -> Any:
+) -> Array:
     """Min pooling: the least number of each window.
 
     `window`, `strides`, `padding` and `dilation` are as for `max_pool`.
@@ -285,7 +285,7 @@ def avg_pool(
     padding: Pads = "VALID",
     *,
     count_include_pad: bool = True,
-) -> Any:
+) -> Array:
     """Average pooling: the mean of each window.
 
     `window`, `strides` and `padding` are as for `max_pool`. Padded places count as zeros, or with
@@ -315,7 +315,7 @@ def _pool(
     strides: Numbers | None,
     padding: Pads,
     dilation: Numbers,
-) -> Any:
+) -> Array:
     sizes = _numbers(f"{name}: the window", window)
     count = len(sizes)
     steps = sizes if strides is None else _numbers(f"{name}: the strides", strides, count)
@@ -363,7 +363,7 @@ class MaxPool(Module):
         self.padding = _pads("MaxPool", padding, count)
         self.dilation = _numbers("MaxPool: the dilation", dilation, count)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         return max_pool(x, self.window, self.stride, self.padding, dilation=self.dilation)
 
 
@@ -393,6 +393,6 @@ class AvgPool(Module):
         self.padding = _pads("AvgPool", padding, count)
         self.count_include_pad = count_include_pad
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         counted = self.count_include_pad
         return avg_pool(x, self.window, self.stride, self.padding, count_include_pad=counted)

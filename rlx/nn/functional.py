@@ -18,6 +18,7 @@ from ..scipy.operands import log1mexp as log1mexp
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.arguments import choice
+from ..trace.array import Array
 from ..trace.array_arguments import known_real, scalar
 from ..trace.axes import integer, one_axis, some_axes
 from ..trace.promotion import (
@@ -41,7 +42,7 @@ __dir__ = listed(__name__)
 Axis = int | tuple[int, ...] | None
 
 
-def _inexact(x: Any) -> Any:
+def _inexact(x: Any) -> Array:
     (converted,) = promote_operands(x, inexact=True)
     return as_tensor(converted)
 
@@ -49,55 +50,55 @@ def _inexact(x: Any) -> Any:
 # -- activations --------------------------------------------------------------------------------
 
 
-def identity(x: Any) -> Any:
+def identity(x: Any) -> Array:
     """Identity: the number itself."""
     return as_tensor(x)
 
 
 @eager
-def relu(x: Any) -> Any:
+def relu(x: Any) -> Array:
     """ReLU: the number, or 0 if it is negative; the derivative at 0 is 0."""
     return apply("relu", as_tensor(x))
 
 
 @eager
-def relu6(x: Any) -> Any:
+def relu6(x: Any) -> Array:
     """ReLU6: the number, at least 0 and at most 6."""
     return rnp.minimum(relu(_inexact(x)), 6.0)
 
 
 @eager
-def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Array:
     """Leaky ReLU: the number, or `negative_slope` times it if it is negative."""
     x = _inexact(x)
     return rnp.where(x >= 0, x, x * scalar("leaky_relu: negative_slope", negative_slope))
 
 
 @eager
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: Any) -> Array:
     """Sigmoid (logistic function): 1 / (1 + exp(-x))."""
     return pointwise("logistic", x, name="sigmoid", inexact=True)
 
 
-def tanh(x: Any, /) -> Any:
+def tanh(x: Any, /) -> Array:
     """The hyperbolic tangent."""
     return rnp.tanh(x)
 
 
 @eager
-def softplus(x: Any) -> Any:
+def softplus(x: Any) -> Array:
     """Softplus, a smooth ReLU: log(1 + exp(x))."""
     return apply("softplus", _inexact(x))
 
 
 @eager
-def log_sigmoid(x: Any) -> Any:
+def log_sigmoid(x: Any) -> Array:
     """Logarithm of the sigmoid, without its underflow."""
     return -softplus(-_inexact(x))
 
 
 @eager
-def silu(x: Any) -> Any:
+def silu(x: Any) -> Array:
     """SiLU (swish): the number times its sigmoid."""
     return apply("silu", _inexact(x))
 
@@ -106,7 +107,7 @@ swish = silu
 
 
 @eager
-def gelu(x: Any, approximate: bool = True) -> Any:
+def gelu(x: Any, approximate: bool = True) -> Array:
     """GELU: the number times the normal distribution function at it.
 
     `approximate` goes through tanh.
@@ -115,13 +116,13 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 
 @eager
-def mish(x: Any) -> Any:
+def mish(x: Any) -> Array:
     """Mish: the number times tanh(softplus(x))."""
     return rounded_once(lambda x: x * rnp.tanh(softplus(x)), _inexact(x))
 
 
 @eager
-def elu(x: Any, alpha: float = 1.0) -> Any:
+def elu(x: Any, alpha: float = 1.0) -> Array:
     """ELU: `x`, or `alpha * (exp(x) - 1)` if it is negative."""
     x, alpha = _inexact(x), scalar("elu: alpha", alpha)
     # exp of a large number that is not used would still spoil the derivative
@@ -129,40 +130,40 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
 
 @eager
-def celu(x: Any, alpha: float = 1.0) -> Any:
+def celu(x: Any, alpha: float = 1.0) -> Array:
     """CELU: `x`, or `alpha * (exp(x / alpha) - 1)` if it is negative."""
     x, alpha = _inexact(x), scalar("celu: alpha", alpha)
     return rnp.where(x > 0, x, alpha * rnp.expm1(rnp.where(x > 0, 0.0, x) / alpha))
 
 
 @eager
-def selu(x: Any) -> Any:
+def selu(x: Any) -> Array:
     """SELU: the ELU whose constants keep mean 0 and variance 1 between layers."""
     alpha, scale = 1.6732632423543772848, 1.0507009873554804934
     return rounded_once(lambda x: scale * elu(x, alpha), _inexact(x))
 
 
 @eager
-def soft_sign(x: Any) -> Any:
+def soft_sign(x: Any) -> Array:
     """Softsign: x / (1 + |x|)."""
     return rounded_once(lambda x: x / (1.0 + rnp.abs(x)), _inexact(x))
 
 
 @eager
-def hard_tanh(x: Any) -> Any:
+def hard_tanh(x: Any) -> Array:
     """Hard tanh: the number, at least -1 and at most 1."""
     x = as_tensor(x)
     return rnp.where(x > 1, 1, rnp.where(x < -1, -1, x))
 
 
 @eager
-def hard_sigmoid(x: Any) -> Any:
+def hard_sigmoid(x: Any) -> Array:
     """Hard sigmoid, of three straight lines: relu6(x + 3) / 6."""
     return rounded_once(lambda x: relu6(x + 3.0) / 6.0, _inexact(x))
 
 
 @eager
-def hard_silu(x: Any) -> Any:
+def hard_silu(x: Any) -> Array:
     """Hard SiLU: the number times its hard sigmoid."""
     return rounded_once(lambda x: x * hard_sigmoid(x), _inexact(x))
 
@@ -171,7 +172,7 @@ hard_swish = hard_silu
 
 
 @eager
-def glu(x: Any, axis: int = -1) -> Any:
+def glu(x: Any, axis: int = -1) -> Array:
     """GLU (gated linear unit): half of `axis` times the sigmoid of the other half.
 
     `f32[..., 2 n] → f32[..., n]`.
@@ -181,19 +182,19 @@ def glu(x: Any, axis: int = -1) -> Any:
 
 
 @eager
-def squareplus(x: Any, b: Any = 4) -> Any:
+def squareplus(x: Any, b: Any = 4) -> Array:
     """Squareplus, a smooth ReLU without exponentials: `(x + sqrt(x * x + b)) / 2`."""
     x, b = promote_operands(x, b, inexact=True)
     return rounded_once(lambda x, b: (x + rnp.sqrt(rnp.square(x) + b)) / 2, x, b)
 
 
-def sparse_plus(x: Any) -> Any:
+def sparse_plus(x: Any) -> Array:
     """Sparse plus, a smooth ReLU: 0 below -1, x above 1, a parabola between."""
     x = _inexact(x)
     return rnp.where(x <= -1, 0.0, rnp.where(x >= 1, x, rnp.square(x + 1) / 4))
 
 
-def sparse_sigmoid(x: Any) -> Any:
+def sparse_sigmoid(x: Any) -> Array:
     """Sparse sigmoid, the derivative of `sparse_plus`: a line between 0 and 1."""
     return 0.5 * rnp.clip(_inexact(x) + 1, 0.0, 2.0)
 
@@ -202,7 +203,7 @@ def sparse_sigmoid(x: Any) -> Any:
 
 
 @eager
-def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
+def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Array:
     """Softmax: exp(x) divided by its sum along axes; None means all axes.
 
     Elements where `where` is false do not count and become 0.
@@ -215,7 +216,7 @@ def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
 
 
 @eager
-def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
+def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Array:
     """The logarithm of the softmax, without its underflow.
 
     Elements where `where` is false do not count and become -inf.
@@ -227,12 +228,12 @@ def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
     return rnp.where(where, apply("log_softmax", _masked(x, where), axes=axes), -math.inf)
 
 
-def _masked(x: Any, where: Any) -> Any:
+def _masked(x: Any, where: Any) -> Array:
     """The least number where `where` is false; -inf would make NaN in an empty row."""
     return rnp.where(where, x, float(rnp.finfo(x.dtype).min))
 
 
-def logmeanexp(x: Any, axis: Axis = None, where: Any = None, keepdims: bool = False) -> Any:
+def logmeanexp(x: Any, axis: Axis = None, where: Any = None, keepdims: bool = False) -> Array:
     """The logarithm of the mean of exp(x) along axes, without overflow.
 
     With `keepdims` the axes stay, of size 1. Elements where `where` is false do not count.
@@ -259,7 +260,7 @@ def standardize(
     where: Any = None,
     *,
     algorithm: str = "fast",
-) -> Any:
+) -> Array:
     """Standardize: subtract the mean, and divide by the standard deviation.
 
     Returns the shape of `x`. They are those along `axis`; a `mean` or `variance` that is given is
@@ -282,7 +283,7 @@ def standardize(
 
 
 @eager
-def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float = 1e-5) -> Any:
+def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float = 1e-5) -> Array:
     """Layer normalization of the last axis, then times `scale` plus `bias`.
 
     `x` has shape (..., n), the other two (n,). `eps` is added to the variance. From "Layer
@@ -296,7 +297,7 @@ def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float = 1e-5) -> Any:
 
 
 @eager
-def rms_norm(x: Any, scale: Any, *, eps: float = 1e-6) -> Any:
+def rms_norm(x: Any, scale: Any, *, eps: float = 1e-6) -> Array:
     """RMS normalization of the last axis, then times `scale`.
 
     `x` has shape (..., n), `scale` (n,). `eps` is added to the mean square. From "Root Mean Square
@@ -309,7 +310,7 @@ def rms_norm(x: Any, scale: Any, *, eps: float = 1e-6) -> Any:
     return apply("rms_norm", x, scale, eps=known_real("eps", eps))
 
 
-def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Array:
     """One-hot encoding: 1 at the label's place on a new axis, else 0.
 
     `i32[...] → f32[..., num_classes]`, with the new axis at `axis`. `dtype` is float32 if not

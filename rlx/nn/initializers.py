@@ -20,6 +20,7 @@ from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.lazy import listed
 from ..ir.types import as_dtype, is_complex, is_float
 from ..numpy.elementwise import named
+from ..trace.array import Array
 from ..trace.axes import as_shape, integer, one_axis, some_axes
 
 __dir__ = listed(__name__)
@@ -34,12 +35,12 @@ MODES = ("fan_in", "fan_out", "fan_avg", "fan_geo_avg")
 DISTRIBUTIONS = ("truncated_normal", "normal", "uniform")
 
 
-def zeros(key: Any, shape: Any, dtype: Any = None) -> Any:
+def zeros(key: Any, shape: Any, dtype: Any = None) -> Array:
     """All zero."""
     return rnp.zeros(shape, _chosen(dtype))
 
 
-def ones(key: Any, shape: Any, dtype: Any = None) -> Any:
+def ones(key: Any, shape: Any, dtype: Any = None) -> Array:
     """All one."""
     return rnp.ones(shape, _chosen(dtype))
 
@@ -200,7 +201,7 @@ def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = Non
     return initialize
 
 
-def _drawn(draw: Callable[..., Any], key: Any, shape: Any, dtype: Any, scale: float) -> Any:
+def _drawn(draw: Callable[..., Any], key: Any, shape: Any, dtype: Any, scale: float) -> Array:
     """Random numbers times a scale; floats of 8 bits are drawn as float32."""
     dtype = _chosen(dtype)
     if dtype.itemsize > 1 or not is_float(dtype):

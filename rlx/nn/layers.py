@@ -47,7 +47,7 @@ class Linear(Module):
         self.weight = initializer(key, (in_size, out_size), dtype)
         self.bias = rnp.zeros((out_size,), dtype) if use_bias else None
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         if self.bias is None:
             return rnp.matmul(x, self.weight)
         dtype = rnp.result_type(x, self.weight, self.bias)
@@ -76,7 +76,7 @@ class Embedding(Module):
         initializer = initializer or initializers.normal(1.0)
         self.weight = initializer(key, (count, size), dtype)
 
-    def __call__(self, index: Any, *, key: Any = None) -> Any:
+    def __call__(self, index: Any, *, key: Any = None) -> Array:
         return rnp.take(self.weight, index, axis=0)
 
 
@@ -96,7 +96,7 @@ class LayerNorm(Module):
         self.bias = rnp.zeros((size,), dtype)
         self.eps = eps
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         return layer_norm(x, self.scale, self.bias, eps=self.eps)
 
 
@@ -114,7 +114,7 @@ class RMSNorm(Module):
         self.scale = rnp.ones((size,), dtype)
         self.eps = eps
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         return rms_norm(x, self.scale, eps=self.eps)
 
 
@@ -144,7 +144,7 @@ class Dropout(Module):
         self.rate = float(rate)
         self.inference = flag("Dropout: inference", inference)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         x = as_tensor(x)
         if self.inference or self.rate == 0:
             return x
@@ -166,7 +166,7 @@ class Lambda(Module):
 
     function: Callable[[Any], Any] = field(static=True)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         return self.function(x)
 
 
@@ -185,7 +185,7 @@ class Sequential(Module):
             check_function(x, f"Sequential: layer {i}")
         self.layers = tuple(x if isinstance(x, Module) else Lambda(x) for x in layers)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         for i, layer in enumerate(self.layers):
             # a module need not be callable; __init__ has checked that these are
             x = layer(x, key=None if key is None else random.fold_in(key, i))  # type: ignore[operator]

@@ -75,7 +75,7 @@ class BatchNorm(Module):
         self.axis_name = axis_name
         self.inference = flag("BatchNorm: inference", inference)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         x = as_tensor(x)
         _check_features("BatchNorm", x, self.mean.shape[0])
         if self.inference:
@@ -152,7 +152,7 @@ class GroupNorm(Module):
         self.scale = rnp.ones((size,), dtype) if use_scale else None
         self.bias = rnp.zeros((size,), dtype) if use_bias else None
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         x = as_tensor(x)
         _check_features("GroupNorm", x, self.size)
         return _normalized_groups(x, self.groups, self.eps, self.scale, self.bias)
@@ -188,7 +188,7 @@ class InstanceNorm(Module):
         self.scale = rnp.ones((size,), dtype) if use_scale else None
         self.bias = rnp.zeros((size,), dtype) if use_bias else None
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         x = as_tensor(x)
         _check_features("InstanceNorm", x, self.size)
         if x.ndim < 3:
@@ -200,13 +200,13 @@ class InstanceNorm(Module):
         return _normalized(x, mean, var, self.eps, self.scale, self.bias)
 
 
-def _moved(before: Any, now: Any, keep: float) -> Any:
+def _moved(before: Any, now: Any, keep: float) -> Array:
     """A running mean with another number."""
     return convert(keep * before + (1 - keep) * stop_gradient(now), before.dtype)
 
 
 @eager
-def moments(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+def moments(x: Any, axes: tuple[int, ...]) -> tuple[Array, Array]:
     """The mean and the variance along axes, which stay with size 1, from one pass.
 
     The sums are those of distances from the mean of a part of the numbers, at least a share p of
@@ -229,7 +229,7 @@ def moments(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
 
 
 @eager
-def _normalized(x: Any, mean: Any, var: Any, eps: float, scale: Any, bias: Any) -> Any:
+def _normalized(x: Any, mean: Any, var: Any, eps: float, scale: Any, bias: Any) -> Array:
     """Normalize, then multiply by the scale and add the bias, if they are there."""
     factor = lax.rsqrt(var + eps) * (1.0 if scale is None else scale)
     # the mean's gradient passes through a vector that is zero: it is then a multiple of the sum of
@@ -245,7 +245,7 @@ def _dtype(*operands: Any) -> Any:
 
 
 @eager
-def _normalized_groups(x: Any, groups: int, eps: float, scale: Any, bias: Any) -> Any:
+def _normalized_groups(x: Any, groups: int, eps: float, scale: Any, bias: Any) -> Array:
     """Normalize each group of features of each sample."""
     size = x.shape[-1] // groups
     parts = rnp.reshape(x, (*x.shape[:-1], groups, size))

@@ -38,7 +38,7 @@ def quantize(
     dtype: Any = "int8",
     axis: Axis = None,
     bounds: Bounds = None,
-) -> Any:
+) -> Array:
     """Quantize floats: `round(x / scale) + zero_point`, clipped to a range.
 
     Returns the shape of `x`. `scale` and `zero_point` are numbers, or vectors along `axis`. `dtype`
@@ -55,7 +55,7 @@ def quantize(
 
 def dequantize(
     x: Any, scale: Any, zero_point: Any = 0, *, dtype: Any = "float32", axis: Axis = None
-) -> Any:
+) -> Array:
     """Dequantize integers to floats: `(x - zero_point) * scale`.
 
     `scale`, `zero_point` and `axis` are as for `quantize`; `dtype` is that of the result.
@@ -77,7 +77,7 @@ def fake_quantize(
     dtype: Any = "int8",
     axis: Axis = None,
     bounds: Bounds = None,
-) -> Any:
+) -> Array:
     """Fake quantization: quantize floats and dequantize them again.
 
     `scale`, `zero_point`, `dtype`, `axis` and `bounds` are as for `quantize`. Its derivative takes
@@ -94,7 +94,7 @@ def fake_quantize(
 
 def quantization_scale(
     x: Any, *, dtype: Any = "int8", axis: Axis = None, bounds: Bounds = None, symmetric: bool = True
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """A quantization scale and zero point whose range covers the numbers, and 0.
 
     `dtype`, `axis` and `bounds` are as for `quantize`; returns two numbers, or with `axis` two

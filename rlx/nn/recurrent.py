@@ -48,12 +48,12 @@ def _gates(
     )
 
 
-def _times(x: Any, weight: Any, bias: Any) -> Any:
+def _times(x: Any, weight: Any, bias: Any) -> Array:
     y = rnp.matmul(x, weight)
     return y if bias is None else y + bias
 
 
-def _check_input(name: str, x: Any, wanted: int) -> Any:
+def _check_input(name: str, x: Any, wanted: int) -> Array:
     x = as_tensor(x)
     if x.ndim == 0 or x.shape[-1] != wanted:
         raise ShapeError(
@@ -63,7 +63,7 @@ def _check_input(name: str, x: Any, wanted: int) -> Any:
     return x
 
 
-def _zeros(cell: Any, shape: Sequence[int]) -> Any:
+def _zeros(cell: Any, shape: Sequence[int]) -> Array:
     return rnp.zeros((*shape, cell.state_weight.shape[0]), cell.state_weight.dtype)
 
 
@@ -107,19 +107,19 @@ class SimpleRNNCell(Module):
         self.weight, self.state_weight, self.bias, self.state_bias = made
         self.activation = callable_of("SimpleRNNCell: activation", activation)
 
-    def __call__(self, state: Any, x: Any, *, key: Any = None) -> tuple[Any, Any]:
+    def __call__(self, state: Any, x: Any, *, key: Any = None) -> tuple[Array, Array]:
         x = _check_input("SimpleRNNCell", x, self.weight.shape[0])
         return self.step(state, self.project(x))
 
-    def initial_state(self, batch: Sequence[int] = ()) -> Any:
+    def initial_state(self, batch: Sequence[int] = ()) -> Array:
         """Zeros: `f32[*batch, size]`."""
         return _zeros(self, batch)
 
-    def project(self, x: Any) -> Any:
+    def project(self, x: Any) -> Array:
         """What inputs add: `x` of `f32[..., in] → f32[..., size]`."""
         return _times(x, self.weight, self.bias)
 
-    def step(self, state: Any, projected: Any) -> tuple[Any, Any]:
+    def step(self, state: Any, projected: Any) -> tuple[Array, Array]:
         """The new state, and the output, of `state` and `projected`.
 
         The latter is what `project` gave.
@@ -155,19 +155,19 @@ class LSTMCell(Module):
         made = _gates("LSTMCell", in_size, size, 4, key, use_bias, dtype)
         self.weight, self.state_weight, self.bias, self.state_bias = made
 
-    def __call__(self, state: Any, x: Any, *, key: Any = None) -> tuple[Any, Any]:
+    def __call__(self, state: Any, x: Any, *, key: Any = None) -> tuple[tuple[Array, Array], Array]:
         x = _check_input("LSTMCell", x, self.weight.shape[0])
         return self.step(state, self.project(x))
 
-    def initial_state(self, batch: Sequence[int] = ()) -> Any:
+    def initial_state(self, batch: Sequence[int] = ()) -> tuple[Array, Array]:
         """Zeros: `(f32[*batch, size], f32[*batch, size])`."""
         return _zeros(self, batch), _zeros(self, batch)
 
-    def project(self, x: Any) -> Any:
+    def project(self, x: Any) -> Array:
         """What inputs add: `x` of `f32[..., in] → f32[..., 4 size]`."""
         return _times(x, self.weight, self.bias)
 
-    def step(self, state: Any, projected: Any) -> tuple[Any, Any]:
+    def step(self, state: Any, projected: Any) -> tuple[tuple[Array, Array], Array]:
         """The new state, and the output, of `state` and `projected`.
 
         The latter is what `project` gave.
@@ -207,19 +207,19 @@ class GRUCell(Module):
         made = _gates("GRUCell", in_size, size, 3, key, use_bias, dtype)
         self.weight, self.state_weight, self.bias, self.state_bias = made
 
-    def __call__(self, state: Any, x: Any, *, key: Any = None) -> tuple[Any, Any]:
+    def __call__(self, state: Any, x: Any, *, key: Any = None) -> tuple[Array, Array]:
         x = _check_input("GRUCell", x, self.weight.shape[0])
         return self.step(state, self.project(x))
 
-    def initial_state(self, batch: Sequence[int] = ()) -> Any:
+    def initial_state(self, batch: Sequence[int] = ()) -> Array:
         """Zeros: `f32[*batch, size]`."""
         return _zeros(self, batch)
 
-    def project(self, x: Any) -> Any:
+    def project(self, x: Any) -> Array:
         """What inputs add: `x` of `f32[..., in] → f32[..., 3 size]`."""
         return _times(x, self.weight, self.bias)
 
-    def step(self, state: Any, projected: Any) -> tuple[Any, Any]:
+    def step(self, state: Any, projected: Any) -> tuple[Array, Array]:
         """The new state, and the output, of `state` and `projected`.
 
         The latter is what `project` gave.
@@ -268,7 +268,7 @@ class RNN(Module):
 
     def __call__(
         self, x: Any, state: Any = None, *, lengths: Any = None, key: Any = None
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Array, ...]:
         x = _sequence("RNN", x, self.cell)
         batch = x.shape[:-2]
         state = self.cell.initial_state(batch) if state is None else state
@@ -311,7 +311,7 @@ class Bidirectional(Module):
 
     def __call__(
         self, x: Any, state: Any = None, *, lengths: Any = None, key: Any = None
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Array, tuple[Any, Any]]:
         first, second = (None, None) if state is None else state
         one, first = self.forward(x, first, lengths=lengths)
         other, second = self.backward(x, second, lengths=lengths)
@@ -437,7 +437,7 @@ class GRU(_Stacked):
 # -- checks ----------------------------------------------------------------------------------------
 
 
-def _sequence(name: str, x: Any, cell: Any) -> Any:
+def _sequence(name: str, x: Any, cell: Any) -> Array:
     x = as_tensor(x)
     if x.ndim < 2:
         raise ShapeError(
@@ -463,7 +463,7 @@ def _checked_state(cell: Any, state: Any, batch: tuple[Any, ...], dtype: Any) ->
     return pytree.unflatten(spec, [convert(x, dtype) for x in given])
 
 
-def _there(name: str, lengths: Any, x: Any) -> Any:
+def _there(name: str, lengths: Any, x: Any) -> Array:
     """Which times are there, times first: `bool[time, ..., 1]`."""
     lengths = as_tensor(lengths)
     if lengths.shape != x.shape[:-2] or lengths.dtype.kind not in "iu":

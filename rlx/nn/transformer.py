@@ -17,6 +17,7 @@ from ..ir.ops.custom import Rule
 from ..ir.source import user_source
 from ..trace.apply import as_tensor
 from ..trace.arguments import callable_of, choice, count_of, flag
+from ..trace.array import Array
 from ..trace.array_arguments import known_real
 from ..trace.index.items import check_ends
 from ..trace.promotion import convert
@@ -38,7 +39,7 @@ class KVCache(NamedTuple):
     count: Any  # i32[], how many times are there
 
 
-def rotary_embedding(x: Any, places: Any = None, *, base: float = 10000.0) -> Any:
+def rotary_embedding(x: Any, places: Any = None, *, base: float = 10000.0) -> Array:
     """Rotary position embedding: pairs of features, turned as their place says.
 
     `f32[..., time, heads, size], i32[..., time] → f32[..., time, heads, size]`. The pair is feature
@@ -66,7 +67,7 @@ def rotary_embedding(x: Any, places: Any = None, *, base: float = 10000.0) -> An
     return convert(rnp.concatenate(turned, -1), x.dtype)
 
 
-def alibi_slopes(heads: int) -> Any:
+def alibi_slopes(heads: int) -> Array:
     """Slopes of attention with linear biases, one for each head: `f32[heads]`.
 
     Of a power of two heads they are 2^(-8 i / heads); others take every second slope of twice as
@@ -397,7 +398,7 @@ class TransformerDecoderLayer(Module):
         memory_mask: Any = None,
         is_causal: bool = True,
         key: Any = None,
-    ) -> Any:
+    ) -> Array:
         keys = (None,) * 6 if key is None else tuple(random.split(key, 6))
 
         def attend(x: Any) -> Any:
@@ -413,12 +414,12 @@ class TransformerDecoderLayer(Module):
         return _added(x, lambda x: _fed(self, x, keys[4:]), self.feedforward_norm, self.norm_first)
 
 
-def _added(x: Any, change: Callable[[Any], Any], norm: LayerNorm, norm_first: bool) -> Any:
+def _added(x: Any, change: Callable[[Any], Any], norm: LayerNorm, norm_first: bool) -> Array:
     """The input with what a part of a block adds, normalized before or after."""
     return x + change(norm(x)) if norm_first else norm(x + change(x))
 
 
-def _fed(layer: Any, x: Any, keys: tuple[Any, ...]) -> Any:
+def _fed(layer: Any, x: Any, keys: tuple[Any, ...]) -> Array:
     """Two linear layers with an activation between, of a block."""
     inner = layer.dropout(layer.activation(layer.first(x)), key=keys[0])
     return layer.dropout(layer.second(inner), key=keys[1])

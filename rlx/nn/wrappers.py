@@ -25,7 +25,7 @@ from .module import Module, field, map_modules
 from .state import check_is_held, latest, update_state
 
 
-def _weight_of(wrapper: str, layer: Any, name: str) -> Any:
+def _weight_of(wrapper: str, layer: Any, name: str) -> Array:
     """The array of a layer that a wrapper computes."""
     fields = pytree.fields_of(type(layer)) if isinstance(layer, Module) else None
     if fields is None:
@@ -78,7 +78,7 @@ class WeightNorm(Module):
         found = weight * (self.scale / self._norm(weight))
         return self.layer.replace(**{self.name: convert(found, weight.dtype)})
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Array:
         return self.merge()(*args, **kwargs)
 
 
@@ -152,7 +152,7 @@ class SpectralNorm(Module):
         largest = rnp.dot(left, self._matrix(weight) @ right)
         return self.layer.replace(**{self.name: convert(weight / largest, weight.dtype)})
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Array:
         if self.inference:
             return self.merge()(*args, **kwargs)
         check_is_held(self)
@@ -243,7 +243,7 @@ class Shared(Module):
         """The model with the part at both places."""
         return tree_at(self.where, self.model, self.get(self.model))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Array:
         return self.merge()(*args, **kwargs)
 
 

@@ -69,7 +69,9 @@ def dtype_of(x: Tensor) -> np.dtype:
     return operand_type(as_operand(x)).dtype
 
 
-def astype(x: Tensor, dtype: Any, *, copy: bool = True, device: Memory | str | None = None) -> Any:
+def astype(
+    x: Tensor, dtype: Any, *, copy: bool = True, device: Memory | str | None = None
+) -> Array:
     """A copy converted to a dtype.
 
     `copy=False` returns the array itself where it has the dtype. Converting complex to real drops
@@ -91,7 +93,7 @@ def astype(x: Tensor, dtype: Any, *, copy: bool = True, device: Memory | str | N
     return made if device is None or not isinstance(made, Array) else made.to(device)
 
 
-def strong(x: Any) -> Any:
+def strong(x: Any) -> Array:
     """The same tensor with a dtype that is no longer weak in promotions."""
     return x if isinstance(x, Array) or not x.weak else type(x)(x.value)
 
@@ -100,20 +102,20 @@ def strong(x: Any) -> Any:
 
 
 @short("neg")
-def negative(x: Tensor, /) -> Any:
+def negative(x: Tensor, /) -> Array:
     """Elementwise -x."""
     if is_bool(dtype_of(x)):
         raise no_bools("negative")
     return pointwise("neg", x, name="negative")
 
 
-def positive(x: Tensor, /) -> Any:
+def positive(x: Tensor, /) -> Array:
     """Elementwise +x: a copy."""
     return as_tensor(x).copy()
 
 
 @short("abs")
-def abs(x: Tensor, /) -> Any:
+def abs(x: Tensor, /) -> Array:
     """Elementwise absolute value."""
     dtype = dtype_of(x)
     if is_bool(dtype) or (is_integer(dtype) and not is_signed(dtype)):
@@ -125,13 +127,13 @@ absolute = abs
 
 
 @eager
-def fabs(x: Tensor, /) -> Any:
+def fabs(x: Tensor, /) -> Array:
     """Elementwise absolute value as a float."""
     return pointwise("abs", x, name="fabs", inexact=True)
 
 
 @eager
-def sign(x: Tensor, /) -> Any:
+def sign(x: Tensor, /) -> Array:
     """Elementwise sign: -1, 0 or 1, and x / |x| for complex x; NaN stays NaN."""
     if not is_complex(dtype_of(x)):
         return pointwise("sign", x, name="sign")
@@ -149,24 +151,24 @@ def square(x: Tensor, /) -> Any:
 
 
 @eager
-def reciprocal(x: Tensor, /) -> Any:
+def reciprocal(x: Tensor, /) -> Array:
     """Elementwise 1 / x."""
     return divide(1, x)
 
 
-def real(x: Tensor, /) -> Any:
+def real(x: Tensor, /) -> Array:
     """The real part."""
     x = as_tensor(x)
     return is_part(x, apply("real", x)) if is_complex(x.dtype) else x
 
 
-def imag(x: Tensor, /) -> Any:
+def imag(x: Tensor, /) -> Array:
     """The imaginary part; zeros for real arrays."""
     x = as_tensor(x)
     return is_part(x, apply("imag", x)) if is_complex(x.dtype) else multiply(x, 0)
 
 
-def conj(x: Tensor, /) -> Any:
+def conj(x: Tensor, /) -> Array:
     """The complex conjugate."""
     return apply("conj", x) if is_complex(dtype_of(x)) else as_tensor(x).copy()
 
@@ -174,7 +176,7 @@ def conj(x: Tensor, /) -> Any:
 conjugate = conj
 
 
-def angle(z: Tensor, deg: bool = False) -> Any:
+def angle(z: Tensor, deg: bool = False) -> Array:
     """The argument of complex numbers, in radians or, with `deg`, in degrees."""
     z = as_tensor(z)
     parts = real(z), imag(z) if is_complex(z.dtype) else 0
@@ -183,7 +185,7 @@ def angle(z: Tensor, deg: bool = False) -> Any:
 
 
 @eager
-def signbit(x: Tensor, /) -> Any:
+def signbit(x: Tensor, /) -> Array:
     """Elementwise test for a set sign bit, as of -0.0."""
     x = as_tensor(x)
     if not is_float(x.dtype):
@@ -193,7 +195,7 @@ def signbit(x: Tensor, /) -> Any:
 
 
 @eager
-def copysign(x: Tensor, y: Tensor, /) -> Any:
+def copysign(x: Tensor, y: Tensor, /) -> Array:
     """Elementwise |x| with the sign of y."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
     x, y = fit_operands("copysign", dtype, x, y)
@@ -202,7 +204,7 @@ def copysign(x: Tensor, y: Tensor, /) -> Any:
 
 
 @eager
-def heaviside(x: Tensor, y: Tensor, /) -> Any:
+def heaviside(x: Tensor, y: Tensor, /) -> Array:
     """The Heaviside step function: 0 for x < 0, y for x = 0, 1 for x > 0."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
     x = convert_exactly(x, dtype)
@@ -213,26 +215,26 @@ def heaviside(x: Tensor, y: Tensor, /) -> Any:
 # -- rounding -----------------------------------------------------------------------------------
 
 
-def _rounding(name: str, x: Tensor) -> Any:
+def _rounding(name: str, x: Tensor) -> Array:
     if not is_inexact(dtype_of(x)):
         return as_tensor(x).copy()
     return pointwise(name, x)
 
 
 @short("floor")
-def floor(x: Tensor, /) -> Any:
+def floor(x: Tensor, /) -> Array:
     """Elementwise greatest integer <= x."""
     return _rounding("floor", x)
 
 
 @short("ceil")
-def ceil(x: Tensor, /) -> Any:
+def ceil(x: Tensor, /) -> Array:
     """Elementwise least integer >= x."""
     return _rounding("ceil", x)
 
 
 @short("trunc")
-def trunc(x: Tensor) -> Any:
+def trunc(x: Tensor) -> Array:
     """Elementwise integer part, rounded toward zero."""
     return _rounding("trunc", x)
 
@@ -241,12 +243,12 @@ fix = trunc
 
 
 @short("round")
-def rint(x: Tensor, /) -> Any:
+def rint(x: Tensor, /) -> Array:
     """Elementwise nearest integer as a float; ties round to even."""
     return pointwise("round", x, name="rint", inexact=True)
 
 
-def round(a: Tensor, decimals: int = 0, out: None = None) -> Any:
+def round(a: Tensor, decimals: int = 0, out: None = None) -> Array:
     """Round to `decimals` decimal places; ties round to even."""
     refuse_out("round", out)
     decimals = count_of("round: decimals", decimals, least=-300, most=300)
@@ -268,7 +270,7 @@ around = round
 
 
 @eager
-def clip(arr: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Any:
+def clip(arr: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Array:
     """Limit elements to the interval from `min` to `max`; None sets no limit."""
     bounded = arr if min is None else maximum(min, arr)
     return as_tensor(bounded).copy() if max is None else minimum(max, bounded)
@@ -277,7 +279,7 @@ def clip(arr: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> A
 # -- powers and logarithms ----------------------------------------------------------------------
 
 
-def power(x: Tensor, y: Tensor, /) -> Any:
+def power(x: Tensor, y: Tensor, /) -> Array:
     """Elementwise x ** y.
 
     A Python integer y gives repeated multiplication. Negative Python integers raise `DtypeError`
@@ -287,7 +289,7 @@ def power(x: Tensor, y: Tensor, /) -> Any:
 
 
 @eager
-def _power(x: Tensor, y: Tensor) -> Any:
+def _power(x: Tensor, y: Tensor) -> Array:
     if isinstance(y, int) and not isinstance(y, bool) and is_python_scalar(y):
         dtype = dtype_of(x)
         if is_integer(dtype) and y < 0:
@@ -308,7 +310,7 @@ def _power(x: Tensor, y: Tensor) -> Any:
 pow = power
 
 
-def pointwise_power(x: Tensor, exponent: int) -> Any:
+def pointwise_power(x: Tensor, exponent: int) -> Array:
     """The power with a static integer exponent."""
     x = as_tensor(x)
     if exponent == 2:
@@ -316,7 +318,7 @@ def pointwise_power(x: Tensor, exponent: int) -> Any:
     return apply("integer_pow", x, exponent=exponent)
 
 
-def _integer_power(x: Any, y: Any) -> Any:
+def _integer_power(x: Any, y: Any) -> Array:
     """Square and multiply, one step for each bit of the greatest exponent."""
     from ..trace.control import while_loop  # which few programs need
 
@@ -330,29 +332,29 @@ def _integer_power(x: Any, y: Any) -> Any:
     return while_loop(lambda state: _any(not_equal(state[2], 0)), step, start)[0]
 
 
-def _any(x: Any) -> Any:
+def _any(x: Any) -> Array:
     return apply("reduce_or", x, axes=tuple(range(x.ndim)))
 
 
 @eager
-def float_power(x: Tensor, y: Tensor, /) -> Any:
+def float_power(x: Tensor, y: Tensor, /) -> Array:
     """Elementwise x ** y in floating point."""
     return pointwise("pow", x, y, name="float_power", inexact=True)
 
 
 @eager
-def log2(x: Tensor, /) -> Any:
+def log2(x: Tensor, /) -> Array:
     """Elementwise base-2 logarithm."""
     return _scaled_log(x, math.log(2))
 
 
 @eager
-def log10(x: Tensor, /) -> Any:
+def log10(x: Tensor, /) -> Array:
     """Elementwise base-10 logarithm."""
     return _scaled_log(x, math.log(10))
 
 
-def _scaled_log(x: Tensor, scale: float) -> Any:
+def _scaled_log(x: Tensor, scale: float) -> Array:
     result = log(x)
     if not is_complex(result.dtype):
         return divide(result, scale)
@@ -361,7 +363,7 @@ def _scaled_log(x: Tensor, scale: float) -> Any:
 
 
 @eager
-def logaddexp(x: Tensor, y: Tensor, /) -> Any:
+def logaddexp(x: Tensor, y: Tensor, /) -> Array:
     """log(exp(x) + exp(y)), without overflow."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
     x, y = fit_operands("logaddexp", dtype, x, y)
@@ -376,7 +378,7 @@ def logaddexp(x: Tensor, y: Tensor, /) -> Any:
 
 
 @eager
-def logaddexp2(x: Tensor, y: Tensor, /) -> Any:
+def logaddexp2(x: Tensor, y: Tensor, /) -> Array:
     """log2(2 ** x + 2 ** y), without overflow."""
     scale = math.log(2)
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
@@ -385,12 +387,12 @@ def logaddexp2(x: Tensor, y: Tensor, /) -> Any:
 
 
 @eager
-def hypot(x: Tensor, y: Tensor, /) -> Any:
+def hypot(x: Tensor, y: Tensor, /) -> Array:
     """The hypotenuse sqrt(x ** 2 + y ** 2), without overflow."""
     return rounded_once(_hypot, x, y)
 
 
-def _hypot(x: Tensor, y: Tensor) -> Any:
+def _hypot(x: Tensor, y: Tensor) -> Array:
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
     x, y = map(abs, fit_operands("hypot", dtype, x, y))
     high, low = maximum(x, y), minimum(x, y)
@@ -401,7 +403,7 @@ def _hypot(x: Tensor, y: Tensor) -> Any:
 
 
 @eager
-def sinc(x: Tensor, /) -> Any:
+def sinc(x: Tensor, /) -> Array:
     """The normalized sinc function sin(pi * x) / (pi * x), 1 at x = 0."""
     angle = multiply(math.pi, x)
     is_zero = equal(angle, 0)
@@ -411,13 +413,13 @@ def sinc(x: Tensor, /) -> Any:
 
 
 @eager
-def deg2rad(x: Tensor, /) -> Any:
+def deg2rad(x: Tensor, /) -> Array:
     """Convert angles from degrees to radians."""
     return multiply(x, math.pi / 180)
 
 
 @eager
-def rad2deg(x: Tensor, /) -> Any:
+def rad2deg(x: Tensor, /) -> Array:
     """Convert angles from radians to degrees."""
     return multiply(x, 180 / math.pi)
 
@@ -425,12 +427,12 @@ def rad2deg(x: Tensor, /) -> Any:
 radians, degrees = deg2rad, rad2deg
 
 
-def ldexp(x: Tensor, y: Tensor, /) -> Any:
+def ldexp(x: Tensor, y: Tensor, /) -> Array:
     """Elementwise x * 2 ** y for integers y."""
     return rounded_once(lambda x: _ldexp(x, y), x)
 
 
-def _ldexp(x: Tensor, y: Tensor) -> Any:
+def _ldexp(x: Tensor, y: Tensor) -> Array:
     info = np.finfo(result_dtype(as_operand(x), inexact=True))
     most = 3 * (int(info.maxexp) - 2)
     power = clip(convert_exactly(y, info.dtype), -most, most)
@@ -447,7 +449,7 @@ def nan_to_num(
     nan: Tensor = 0.0,
     posinf: Tensor | None = None,
     neginf: Tensor | None = None,
-) -> Any:
+) -> Array:
     """Replace NaN and infinities by finite numbers.
 
     By default NaN becomes 0, the infinities the largest finite numbers of the dtype. The result is

@@ -31,7 +31,7 @@ BYTE = DTYPES["uint8"]
 # -- views ----------------------------------------------------------------------------------------
 
 
-def view(x: Tensor, dtype: Any = None) -> Any:
+def view(x: Tensor, dtype: Any = None) -> Array:
     """Reinterpret the bits as another dtype; the last axis is resized to fit.
 
     >>> import rlx
@@ -42,7 +42,7 @@ def view(x: Tensor, dtype: Any = None) -> Any:
     return is_part(x, _viewed(x, x.dtype if dtype is None else as_dtype(dtype)))
 
 
-def _viewed(x: Any, dtype: np.dtype) -> Any:
+def _viewed(x: Any, dtype: np.dtype) -> Array:
     if x.dtype == dtype:
         return x
     size = _viewed_size(x, dtype)
@@ -79,7 +79,7 @@ def _viewed_size(x: Any, dtype: np.dtype) -> Size:
     return size
 
 
-def split_bits(x: Any, dtype: np.dtype) -> Any:
+def split_bits(x: Any, dtype: np.dtype) -> Array:
     """Each number as several of fewer bits along a new last axis, lowest bits first."""
     count, word = x.dtype.itemsize // dtype.itemsize, _word(x.dtype)
     shape = (*x.shape, count)
@@ -101,7 +101,7 @@ def _word(dtype: np.dtype) -> np.dtype:
     return as_dtype(f"uint{8 * dtype.itemsize}")
 
 
-def _starts(words: Any, part: np.dtype) -> Any:
+def _starts(words: Any, part: np.dtype) -> Array:
     """Where the bits of each part start in the words."""
     axis = words.ndim - 1
     places = apply_like(words, "iota", shape=tuple(words.shape), axis=axis, dtype=words.dtype)
@@ -117,7 +117,7 @@ def _places_of_bits(order: str) -> np.ndarray:
     return powers[::-1] if order == "big" else powers
 
 
-def packbits(a: Tensor, axis: int | None = None, bitorder: str = "big") -> Any:
+def packbits(a: Tensor, axis: int | None = None, bitorder: str = "big") -> Array:
     """Pack bools into the bits of uint8 along an axis; None flattens first."""
     shifts = _places_of_bits(bitorder)
     a = as_tensor(a)
@@ -136,7 +136,7 @@ def packbits(a: Tensor, axis: int | None = None, bitorder: str = "big") -> Any:
 
 def unpackbits(
     a: Tensor, axis: int | None = None, count: int | None = None, bitorder: str = "big"
-) -> Any:
+) -> Array:
     """Unpack uint8 into bits along an axis; None flattens first.
 
     `count` cuts or pads the result.
@@ -164,19 +164,19 @@ def unpackbits(
 
 
 @eager
-def fmax(x1: Tensor, x2: Tensor) -> Any:
+def fmax(x1: Tensor, x2: Tensor) -> Array:
     """Elementwise maximum, ignoring NaNs."""
     return where(isnan(x1), x2, where(isnan(x2), x1, maximum(x1, x2)))
 
 
 @eager
-def fmin(x1: Tensor, x2: Tensor) -> Any:
+def fmin(x1: Tensor, x2: Tensor) -> Array:
     """Elementwise minimum, ignoring NaNs."""
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
 @eager
-def nextafter(x: Tensor, y: Tensor, /) -> Any:
+def nextafter(x: Tensor, y: Tensor, /) -> Array:
     """The next floating-point number after x toward y."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
     x, y = fit_operands("nextafter", dtype, x, y)
@@ -193,7 +193,7 @@ def nextafter(x: Tensor, y: Tensor, /) -> Any:
     return where(logical_or(isnan(x), isnan(y)), convert(np.nan, dtype), result)
 
 
-def spacing(x: Tensor, /) -> Any:
+def spacing(x: Tensor, /) -> Array:
     """The distance from x to the adjacent number, away from zero.
 
     For float16 it is the distance to the next greater number, as in NumPy.
@@ -205,7 +205,7 @@ def spacing(x: Tensor, /) -> Any:
     return subtract(nextafter(x, copysign(far, x)), x)
 
 
-def frexp(x: Tensor, /) -> tuple[Any, Any]:
+def frexp(x: Tensor, /) -> tuple[Array, Array]:
     """Decompose x into a mantissa and an exponent of 2.
 
     The absolute value of the mantissa is in [0.5, 1).
@@ -225,7 +225,7 @@ def frexp(x: Tensor, /) -> tuple[Any, Any]:
 
 def unwrap(
     p: Tensor, discont: float | None = None, axis: int = -1, period: float = 2 * math.pi
-) -> Any:
+) -> Array:
     """Unwrap angles along an axis by complements of `period`."""
     period = scalar("unwrap: period", period)
     p = convert_exactly(p, result_dtype(as_operand(p), as_operand(period)))
@@ -241,7 +241,7 @@ def unwrap(
 
 def piecewise(
     x: Tensor, condlist: Sequence[Tensor], funclist: Sequence[Any], *args: Any, **kw: Any
-) -> Any:
+) -> Array:
     """Evaluate a piecewise function: for each element that of the last true condition.
 
     The functions may be numbers. One more than there are conditions is the default.
@@ -262,7 +262,7 @@ def piecewise(
     return result
 
 
-def bitwise_count(x: Tensor, /) -> Any:
+def bitwise_count(x: Tensor, /) -> Array:
     """The number of one bits in the absolute value."""
     x = as_tensor(x)
     x = convert(x, as_dtype("uint8")) if is_bool(x.dtype) else x

@@ -11,6 +11,7 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, as_dtype, is_bool
 from ..trace.apply import apply, as_operand, as_tensor, described
 from ..trace.arguments import check_precision, choice, count_of, members
+from ..trace.array import Array
 from ..trace.array_arguments import vector
 from ..trace.axes import some_axes
 from ..trace.promotion import convert, convert_exactly, result_dtype, wide_dtype
@@ -22,7 +23,7 @@ from .manipulation import broadcast_arrays, expand_dims, moveaxis, ravel, reshap
 Axes = Sequence[int]
 
 
-def _pair(x: Tensor, y: Tensor) -> tuple[Any, Any]:
+def _pair(x: Tensor, y: Tensor) -> tuple[Array, Array]:
     """Two operands as tensors of one dtype."""
     x, y = as_operand(x), as_operand(y)
     dtype = result_dtype(x, y)
@@ -35,7 +36,7 @@ def contracted(
     contract: tuple[Axes, Axes],
     batch: tuple[Axes, Axes] = ((), ()),
     dtype: Any = None,
-) -> Any:
+) -> Array:
     """The `dot_general` op; for bools whether any product is true."""
     if is_bool(x.dtype):
         x, y = convert(x, DTYPES["int32"]), convert(y, DTYPES["int32"])
@@ -78,7 +79,7 @@ def _check_axes(name: str, *operands: Any) -> None:
 @eager
 def matmul(
     a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None
-) -> Any:
+) -> Array:
     """The matrix product, of vectors, matrices or broadcast stacks of matrices.
 
     `f32[n, k], f32[k, m] → f32[n, m]`. Inner sizes that differ raise `ShapeError`.
@@ -95,7 +96,7 @@ def matmul(
     return _stacked_matmul(a, b, dtype)
 
 
-def _stacked_matmul(x: Any, y: Any, dtype: Any) -> Any:
+def _stacked_matmul(x: Any, y: Any, dtype: Any) -> Array:
     """The product of stacks of matrices.
 
     A stack axis of size 1, or one that lacks, repeats the other's.
@@ -150,7 +151,9 @@ def _check_batch(
 # -- other products -----------------------------------------------------------------------------
 
 
-def dot(a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def dot(
+    a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None
+) -> Array:
     """The dot product: sums over the last axis of a and the second-to-last of b."""
     check_precision("dot", precision)
     a, b = _pair(a, b)
@@ -163,7 +166,7 @@ def dot(a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: 
 
 def inner(
     a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None
-) -> Any:
+) -> Array:
     """The inner product: sums of products over the last axes."""
     check_precision("inner", precision)
     a, b = _pair(a, b)
@@ -173,7 +176,9 @@ def inner(
     return contracted(a, b, ((a.ndim - 1,), (b.ndim - 1,)), dtype=preferred_element_type)
 
 
-def vdot(a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vdot(
+    a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None
+) -> Array:
     """The dot product of flattened arrays, the first one conjugated."""
     check_precision("vdot", precision)
     return dot(conj(ravel(a)), ravel(b), preferred_element_type=preferred_element_type)
@@ -187,7 +192,7 @@ def vecdot(
     axis: int = -1,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """The dot products of vectors along an axis, the first ones conjugated."""
     check_precision("vecdot", precision)
     x, y = _pair(x, y)
@@ -204,12 +209,12 @@ def vecdot(
     return contracted(conj(x), y, ((last,), (last,)), (batch, batch), preferred_element_type)
 
 
-def matvec(x: Tensor, y: Tensor, /) -> Any:
+def matvec(x: Tensor, y: Tensor, /) -> Array:
     """Matrix-vector products: `f32[..., n, k], f32[..., k] → f32[..., n]`."""
     return matmul(x, expand_dims(y, -1))[..., 0]
 
 
-def vecmat(x: Tensor, y: Tensor, /) -> Any:
+def vecmat(x: Tensor, y: Tensor, /) -> Array:
     """Vector-matrix products: `f32[..., k], f32[..., k, m] → f32[..., m]`.
 
     The vectors are conjugated.
@@ -217,14 +222,14 @@ def vecmat(x: Tensor, y: Tensor, /) -> Any:
     return matmul(expand_dims(conj(x), -2), y)[..., 0, :]
 
 
-def outer(a: Tensor, b: Tensor, out: None = None) -> Any:
+def outer(a: Tensor, b: Tensor, out: None = None) -> Array:
     """The outer product of flattened arrays: `f32[n], f32[m] → f32[n, m]`."""
     refuse_out("outer", out)
     a, b = _pair(a, b)
     return multiply(ravel(a)[:, None], ravel(b)[None, :])
 
 
-def kron(a: Tensor, b: Tensor) -> Any:
+def kron(a: Tensor, b: Tensor) -> Array:
     """The Kronecker product: blocks of b scaled by the elements of a."""
     a, b = _pair(a, b)
     rank = max(a.ndim, b.ndim)
@@ -236,7 +241,7 @@ def kron(a: Tensor, b: Tensor) -> Any:
 
 def cross(
     a: Tensor, b: Tensor, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
-) -> Any:
+) -> Array:
     """The cross product of vectors of 3 elements along an axis.
 
     A vector of 2 elements has a third one of 0; of two such only the third element results.
@@ -269,7 +274,7 @@ def tensordot(
     *,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """The tensor contraction over the last `axes` axes of a and the first of b.
 
     `axes` may be a pair of lists of axes instead.
@@ -308,7 +313,7 @@ def convolve(
     *,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """The convolution of two vectors; `mode` is "full", "same" or "valid"."""
     check_precision("convolve", precision)
     a, v = _lines("convolve", a, v)
@@ -325,7 +330,7 @@ def correlate(
     *,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """The cross-correlation of two vectors, v conjugated; `mode` as in `convolve`."""
     check_precision("correlate", precision)
     a, v = _lines("correlate", a, v)
@@ -339,13 +344,13 @@ MODES = ("full", "same", "valid")
 PIECE, MOST_PIECES = 16, 16  # products that are summed one after the other, and such sums
 
 
-def _lines(name: str, a: Tensor, v: Tensor) -> tuple[Any, Any]:
+def _lines(name: str, a: Tensor, v: Tensor) -> tuple[Array, Array]:
     """Two vectors with elements, of one dtype; a number is a vector of one, as in NumPy."""
     a, v = _pair(a, v)
     return vector(f"{name}: a", a, least=1), vector(f"{name}: v", v, least=1)
 
 
-def _correlated(long: Any, short: Any, mode: str, dtype: Any) -> Any:
+def _correlated(long: Any, short: Any, mode: str, dtype: Any) -> Array:
     n, k = long.shape[0], short.shape[0]
     before = {"full": k - 1, "same": k // 2, "valid": 0}[mode]
     count = {"full": n + k - 1, "same": n, "valid": n - k + 1}[mode]
@@ -369,7 +374,7 @@ def _correlated(long: Any, short: Any, mode: str, dtype: Any) -> Any:
     return convert(total, wanted)
 
 
-def _slid(x: Any, kernel: Any, dtype: np.dtype) -> Any:
+def _slid(x: Any, kernel: Any, dtype: np.dtype) -> Array:
     """The sums of products of a kernel with each of its windows of x."""
     return apply(
         "conv_general_dilated",

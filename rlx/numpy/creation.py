@@ -38,7 +38,7 @@ def array(
     order: str | None = "K",
     ndmin: int = 0,
     device: Memory | str | None = None,
-) -> Any:
+) -> Array:
     """Make an array from numbers, nested lists or another array; by default a copy.
 
     `object` may be a list that holds arrays and traced tensors. `dtype` is by default that of
@@ -55,7 +55,8 @@ def array(
     if isinstance(object, Dim):
         object = as_operand(object)
     if isinstance(object, Operators):
-        made = astype(object, object.dtype if dtype is None else dtype, copy=copy is not False)
+        x: Any = object
+        made = astype(x, x.dtype if dtype is None else dtype, copy=copy is not False)
     elif isinstance(object, list | tuple) and _holds_tensors(object):
         rows = [array(item, dtype) for item in object]
         made = stack(rows)
@@ -73,7 +74,7 @@ def asarray(
     *,
     copy: bool | None = None,
     device: Memory | str | None = None,
-) -> Any:
+) -> Array:
     """Convert numbers, nested lists or arrays to an array, without a copy if possible.
 
     `a` and `dtype` are as for `array`. `copy=True` copies always; `copy=False` is an
@@ -92,7 +93,7 @@ def asarray(
     return placed(array(a, dtype, copy=False if is_tensor and not copy else True), device)
 
 
-def placed(x: Any, device: Memory | str | None) -> Any:
+def placed(x: Any, device: Memory | str | None) -> Array:
     """The array on a device; None leaves it where it is."""
     return x if device is None else x.to(device)
 
@@ -104,7 +105,7 @@ def _holds_tensors(x: Any) -> bool:
         raise too_deep() from None
 
 
-def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Array:
     """Make an array from one of another library that supports DLPack.
 
     The data are copied unless `copy` is False; then both share memory and see each other's writes.
@@ -118,19 +119,19 @@ def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
     return placed(array(shared(x)), device)
 
 
-def copy(a: Tensor, order: str | None = None) -> Any:
+def copy(a: Tensor, order: str | None = None) -> Array:
     """A copy of an array; `order` has no effect."""
     choice("copy: order", order, ORDERS)
     return as_tensor(a).copy()
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Memory | str | None = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, *, device: Memory | str | None = None) -> Array:
     """An array of zeros, by default float32."""
     _no_size("zeros", shape, dtype)
     return full(shape, 0, FLOAT if dtype is None else dtype, device=device)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Memory | str | None = None) -> Any:
+def ones(shape: Any, dtype: Any = None, *, device: Memory | str | None = None) -> Array:
     """An array of ones, by default float32."""
     _no_size("ones", shape, dtype)
     return full(shape, 1, FLOAT if dtype is None else dtype, device=device)
@@ -150,7 +151,7 @@ empty = zeros
 
 def full(
     shape: Any, fill_value: Tensor, dtype: Any = None, *, device: Memory | str | None = None
-) -> Any:
+) -> Array:
     """An array of the given shape filled with `fill_value`."""
     value = as_operand(fill_value)
     wanted = operand_type(value).dtype if dtype is None else as_dtype(dtype)
@@ -164,21 +165,21 @@ def full(
 
 def zeros_like(
     a: Tensor, dtype: Any = None, shape: Any = None, *, device: Memory | str | None = None
-) -> Any:
+) -> Array:
     """An array of zeros with the shape and dtype of another array, unless given."""
     return full_like(a, 0, dtype, shape, device=device)
 
 
 def ones_like(
     a: Tensor, dtype: Any = None, shape: Any = None, *, device: Memory | str | None = None
-) -> Any:
+) -> Array:
     """An array of ones with the shape and dtype of another array, unless given."""
     return full_like(a, 1, dtype, shape, device=device)
 
 
 def empty_like(
     prototype: Tensor, dtype: Any = None, shape: Any = None, *, device: Memory | str | None = None
-) -> Any:
+) -> Array:
     """The same as `zeros_like`."""
     return zeros_like(prototype, dtype, shape, device=device)
 
@@ -190,7 +191,7 @@ def full_like(
     shape: Any = None,
     *,
     device: Memory | str | None = None,
-) -> Any:
+) -> Array:
     """An array filled with `fill_value`, with the shape and dtype of another array."""
     like = as_operand(a)
     type = operand_type(like)
@@ -206,7 +207,7 @@ def arange(
     dtype: Any = None,
     *,
     device: Memory | str | None = None,
-) -> Any:
+) -> Array:
     """Evenly spaced numbers from `start` to `stop`, excluded, by `step`.
 
     The dtype is int32 for integers, else float32. Bounds that are traced raise
@@ -215,7 +216,7 @@ def arange(
     return placed(_arange(start, stop, step, dtype), device)
 
 
-def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
+def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Array:
     low, high = (0, start) if stop is None else (start, stop)
     if isinstance(high, Dim) and isinstance(low, int | Dim) and step in (None, 1):
         line = apply("iota", shape=(high - low,), axis=0, dtype="int32" if dtype is None else dtype)
@@ -308,7 +309,7 @@ def logspace(
     base: float = 10.0,
     dtype: Any = None,
     axis: int = 0,
-) -> Any:
+) -> Array:
     """`num` numbers evenly spaced on a log scale, from base**start to base**stop."""
     result = linspace(start, stop, num, endpoint, axis=axis)
     made = apply("pow", full(result.shape, base, result.dtype), result)
@@ -322,7 +323,7 @@ def geomspace(
     endpoint: bool = True,
     dtype: Any = None,
     axis: int = 0,
-) -> Any:
+) -> Array:
     """`num` numbers in geometric progression from `start` to `stop`, both of one sign."""
     start, stop = as_tensor(start), as_tensor(stop)
     sizes = exp(linspace(log(abs(start)), log(abs(stop)), num, endpoint, axis=axis))
@@ -341,19 +342,19 @@ def eye(
     dtype: Any = None,
     *,
     device: Memory | str | None = None,
-) -> Any:
+) -> Array:
     """A matrix with ones on diagonal `k` and zeros elsewhere."""
     shape = as_shape((N, N if M is None else M))
     made = astype(_band(None, shape, k, "eq"), FLOAT if dtype is None else dtype)
     return placed(made, device)
 
 
-def identity(n: int, dtype: Any = None) -> Any:
+def identity(n: int, dtype: Any = None) -> Array:
     """The identity matrix of size n."""
     return eye(n, dtype=dtype)
 
 
-def _band(like: Any, shape: Sequence[Any], k: int, compare: str) -> Any:
+def _band(like: Any, shape: Sequence[Any], k: int, compare: str) -> Array:
     """Whether column - row compares so with k; recorded if `like` is traced."""
     rows = apply_like(like, "iota", shape=shape, axis=0, dtype="int32")
     columns = apply_like(like, "iota", shape=shape, axis=1, dtype="int32")
@@ -361,14 +362,14 @@ def _band(like: Any, shape: Sequence[Any], k: int, compare: str) -> Any:
     return apply(compare, columns, apply("add", rows, k))
 
 
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     """A matrix with ones at and below diagonal `k`."""
     shape = as_shape((N, N if M is None else M))
     return astype(_band(None, shape, k, "le"), FLOAT if dtype is None else dtype)
 
 
 def _triangle(name: str, compare: str, doc: str):
-    def function(m: Tensor, k: int = 0) -> Any:
+    def function(m: Tensor, k: int = 0) -> Array:
         m = as_tensor(m)
         if m.ndim < 2:
             raise ShapeError(
@@ -384,7 +385,7 @@ tril = _triangle("tril", "le", "The lower triangle: elements above diagonal `k` 
 triu = _triangle("triu", "ge", "The upper triangle: elements below diagonal `k` set to zero.")
 
 
-def diag(v: Tensor, k: int = 0) -> Any:
+def diag(v: Tensor, k: int = 0) -> Array:
     """A matrix with the vector on diagonal `k`, or the diagonal `k` of a matrix."""
     v = as_tensor(v)
     if v.ndim not in (1, 2):
@@ -404,12 +405,12 @@ def diag(v: Tensor, k: int = 0) -> Any:
     return apply("pad", square, zero, low=low, high=high, interior=(0, 0))
 
 
-def diagflat(v: Tensor, k: int = 0) -> Any:
+def diagflat(v: Tensor, k: int = 0) -> Array:
     """A matrix with the flattened array on diagonal `k`."""
     return diag(as_tensor(v).reshape(-1), k)
 
 
-def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The diagonals of 2-d slices, along a new last axis."""
     offset = integer("diagonal: offset", offset)
     a = moveaxis(a, (axis1, axis2), (-2, -1))
@@ -421,7 +422,7 @@ def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 def trace(
     a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
-) -> Any:
+) -> Array:
     """The sum along a diagonal of two axes."""
     refuse_out("trace", out)
     return diagonal(a, offset, axis1, axis2).sum(-1, dtype)
@@ -430,7 +431,7 @@ def trace(
 MOST_POWERS = 1 << 16  # columns of `vander`, each an array of its own
 
 
-def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Any:
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Array:
     """The Vandermonde matrix of a vector: its powers as columns."""
     x = as_tensor(x)
     if x.ndim != 1:
@@ -445,7 +446,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Any:
 
 def meshgrid(
     *xi: Tensor, copy: bool = True, sparse: bool = False, indexing: str = "xy"
-) -> list[Any]:
+) -> list[Array]:
     """Coordinate arrays of the grid spanned by vectors, one for each; all are copies."""
     choice("meshgrid: indexing", indexing, ("xy", "ij"))
     sparse = flag("meshgrid: sparse", sparse)
@@ -475,7 +476,7 @@ def indices(dimensions: Sequence[Any], dtype: Any = None, sparse: bool = False) 
     return stack(grids) if grids else zeros((0,), dtype)
 
 
-def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
+def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Array:
     """An array computed by calling a function with the index arrays of a shape."""
     callable_of("fromfunction: function", function)
     return function(*indices(as_shape(shape), FLOAT if dtype is float else dtype), **kwargs)

@@ -12,6 +12,7 @@ from ..ir.errors import AttributeValueError, BoundsError, DtypeError, ShapeError
 from ..ir.types import DTYPES, is_bool, is_inexact, is_integer
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import choice, count_of, flag, members, size_of, wrong
+from ..trace.array import Array
 from ..trace.array_arguments import matrix, scalar, vector
 from ..trace.axes import integer, some_axes
 from ..trace.promotion import (
@@ -48,7 +49,7 @@ def _quantiles(name: str, doc: str, *, whole: int = 1, ignores_nan: bool = False
         keepdims: bool = False,
         *,
         weights: Tensor | None = None,
-    ) -> Any:
+    ) -> Array:
         refuse_out(name, out)
         a = as_tensor(a)
         a = a if is_inexact(a.dtype) else convert(a, FLOAT)
@@ -101,7 +102,7 @@ def median(
     out: None = None,
     overwrite_input: bool = False,
     keepdims: bool = False,
-) -> Any:
+) -> Array:
     """The median over axes; None takes all axes."""
     return quantile(a, 0.5, axis, out, keepdims=keepdims)
 
@@ -112,7 +113,7 @@ def nanmedian(
     out: None = None,
     overwrite_input: bool = False,
     keepdims: bool = False,
-) -> Any:
+) -> Array:
     """The median over axes, ignoring NaNs."""
     return nanquantile(a, 0.5, axis, out, keepdims=keepdims)
 
@@ -122,7 +123,7 @@ def nanmedian(
 
 def _quantile(
     name: str, x: Any, q: Tensor, axis: Axis, method: str, keepdims: bool, weights: Any
-) -> Any:
+) -> Array:
     choice(f"{name}: method", method, METHODS)
     axes = some_axes(name, axis, x.ndim)
     shares = convert_exactly(q, x.dtype)
@@ -143,20 +144,20 @@ def _quantile(
     return result if shares.ndim else result[0]
 
 
-def _lines(x: Any, axes: Sequence[int]) -> Any:
+def _lines(x: Any, axes: Sequence[int]) -> Array:
     """The axes made one, which comes last."""
     kept = x.ndim - len(axes)
     x = moveaxis(x, axes, tuple(range(kept, x.ndim)))
     return reshape(x, (*x.shape[:kept], -1))
 
 
-def keep_axes_of(result: Any, shape: Sequence[Any], axes: Sequence[int]) -> Any:
+def keep_axes_of(result: Any, shape: Sequence[Any], axes: Sequence[int]) -> Array:
     """Restore reduced axes with size 1 behind a first axis."""
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
     return reshape(result, (result.shape[0], *kept))
 
 
-def _interpolated(lines: Any, shares: Any, method: str) -> Any:
+def _interpolated(lines: Any, shares: Any, method: str) -> Array:
     ordered = sort(lines)
     count = sum(logical_not(isnan(lines)), -1, keepdims=True)
     place = multiply(shares, convert(subtract(count, 1), lines.dtype))
@@ -167,7 +168,7 @@ def _interpolated(lines: Any, shares: Any, method: str) -> Any:
     return _between(below, above, subtract(place, low), method)
 
 
-def _between(low: Any, high: Any, share: Any, method: str) -> Any:
+def _between(low: Any, high: Any, share: Any, method: str) -> Array:
     if method == "linear":
         return add(multiply(low, subtract(1, share)), multiply(high, share))
     if method == "lower":
@@ -215,7 +216,7 @@ def _inverted(lines: Any, shares: Any, weights: Any) -> Any:
 
 def bincount(
     x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, length: Size | None = None
-) -> Any:
+) -> Array:
     """Count occurrences of nonnegative integers; `weights` are summed instead.
 
     Traced code needs `length`; integers from there on are not counted. Negative integers raise
@@ -247,7 +248,7 @@ def histogram_bin_edges(
     bins: int | Sequence[float] | Tensor = 10,
     range: Any = None,
     weights: Tensor | None = None,
-) -> Any:
+) -> Array:
     """The bin edges of `histogram`; `weights` have no effect."""
     if not isinstance(bins, int | np.integer):
         return vector("histogram: bins", bins, least=1)
@@ -257,7 +258,7 @@ def histogram_bin_edges(
     return linspace(where(is_flat, low - 0.5, low), where(is_flat, high + 0.5, high), bins + 1)
 
 
-def _span(what: str, given: Any) -> tuple[Any, Any]:
+def _span(what: str, given: Any) -> tuple[Array, Array]:
     """The least and the greatest number of a range."""
     ends = members(what, given)
     if len(ends) != 2:
@@ -271,7 +272,7 @@ def histogram(
     range: Any = None,
     weights: Tensor | None = None,
     density: bool | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """The counts of elements per bin, and the bin edges; the last bin is closed.
 
     `bins` is the number of equal bins, or the edges; `density` normalizes the integral to 1.
@@ -297,7 +298,7 @@ def histogram2d(
     range: Any = None,
     weights: Tensor | None = None,
     density: bool | None = None,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Array, Array, Array]:
     """The 2-d histogram of points (x, y), and the bin edges along x and y."""
     given = bins
     if not isinstance(bins, int) and len(members("histogram2d: bins", bins)) != 2:
@@ -313,7 +314,7 @@ def histogramdd(
     range: Any = None,
     weights: Tensor | None = None,
     density: bool | None = None,
-) -> tuple[Any, list[Any]]:
+) -> tuple[Array, list[Array]]:
     """The histogram of points, the rows of `sample`, and the edges along each axis.
 
     `bins` and `range` are for all axes, or a list with one for each.

@@ -7,6 +7,7 @@ from typing import Any
 from ..ir.errors import DtypeError
 from ..ir.types import DTYPES, is_bool, is_complex, is_float, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.array import Array
 from ..trace.control import while_loop
 from ..trace.host import is_python_scalar
 from ..trace.promotion import fit_operands, pointwise, result_dtype
@@ -17,7 +18,7 @@ from .logic import isinf, logical_and, logical_or, where
 from .reductions import any
 
 
-def real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
+def real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Array, Array]:
     """Promote and broadcast two real operands; bools become int32."""
     dtype = result_dtype(as_operand(x), as_operand(y))
     if is_complex(dtype):
@@ -30,7 +31,7 @@ def real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
 
 
 @eager
-def floor_divide(x: Tensor, y: Tensor, /) -> Any:
+def floor_divide(x: Tensor, y: Tensor, /) -> Array:
     """Elementwise floor(x / y).
 
     Division of floats by zero gives an infinity or NaN; `divmod` follows Python instead. Complex
@@ -47,7 +48,7 @@ def floor_divide(x: Tensor, y: Tensor, /) -> Any:
 
 
 @eager
-def remainder(x: Tensor, y: Tensor, /) -> Any:
+def remainder(x: Tensor, y: Tensor, /) -> Array:
     """Elementwise remainder of `floor_divide`, with the sign of y."""
     dividend, divisor = real_numbers("remainder", x, y)
     left, is_off = _left_over(dividend, _divisor(divisor, y))
@@ -58,13 +59,13 @@ mod = remainder
 
 
 @eager
-def fmod(x: Tensor, y: Tensor, /) -> Any:
+def fmod(x: Tensor, y: Tensor, /) -> Array:
     """Elementwise remainder of division truncated toward zero, with the sign of x."""
     dividend, divisor = real_numbers("fmod", x, y)
     return apply("rem", dividend, _divisor(divisor, y))
 
 
-def divmod(x: Tensor, y: Tensor, /) -> tuple[Any, Any]:
+def divmod(x: Tensor, y: Tensor, /) -> tuple[Array, Array]:
     """The quotient rounded down and the remainder, as of Python's `divmod`."""
     given = y
     x, y = real_numbers("divmod", x, y)
@@ -78,7 +79,7 @@ def divmod(x: Tensor, y: Tensor, /) -> tuple[Any, Any]:
     return where(equal(y, 0), divide(x, y), quotient), _remainder(left, is_off, y)
 
 
-def _left_over(x: Any, y: Any) -> tuple[Any, Any]:
+def _left_over(x: Any, y: Any) -> tuple[Array, Array]:
     """What is left after a division rounded toward zero, and whether y has the other sign."""
     left = apply("rem", x, y)
     return left, logical_and(not_equal(left, 0), not_equal(less(left, 0), less(y, 0)))
@@ -90,7 +91,7 @@ def _divisor(y: Any, given: Tensor) -> Any:
     return y if is_known or is_float(y.dtype) else where(equal(y, 0), 1, y)
 
 
-def _remainder(left: Any, is_off: Any, y: Any) -> Any:
+def _remainder(left: Any, is_off: Any, y: Any) -> Array:
     left = where(is_off, add(left, y), left)
     if not is_float(left.dtype):
         return left
@@ -98,7 +99,7 @@ def _remainder(left: Any, is_off: Any, y: Any) -> Any:
     return where(less(y, 0), negative(subtract(0, left)), add(left, 0))
 
 
-def modf(x: Tensor, /, out: None = None) -> tuple[Any, Any]:
+def modf(x: Tensor, /, out: None = None) -> tuple[Array, Array]:
     """The fractional and integral parts, both with the sign of x."""
     refuse_out("modf", out)
     whole = pointwise("trunc", x, name="modf", inexact=True)
@@ -109,7 +110,7 @@ def modf(x: Tensor, /, out: None = None) -> tuple[Any, Any]:
 
 
 @eager
-def gcd(x1: Tensor, x2: Tensor) -> Any:
+def gcd(x1: Tensor, x2: Tensor) -> Array:
     """The greatest common divisor of two integers."""
     a, b = map(abs, _integers("gcd", x1, x2))
 
@@ -124,7 +125,7 @@ def gcd(x1: Tensor, x2: Tensor) -> Any:
 
 
 @eager
-def lcm(x1: Tensor, x2: Tensor) -> Any:
+def lcm(x1: Tensor, x2: Tensor) -> Array:
     """The least common multiple of two integers."""
     x, y = _integers("lcm", x1, x2)
     divisor = gcd(x, y)

@@ -10,11 +10,12 @@ import numpy as np
 from ..ir.errors import DtypeError, ImmutableError
 from ..ir.types import DTYPES, is_bool, is_complex, is_inexact, is_signed
 from ..trace.apply import apply, as_operand, described, operand_type
-from ..trace.by_numpy import of_one, of_two, op_named, short
+from ..trace.array import Array, ArrayLike
+from ..trace.by_numpy import OfOne, OfTwo, of_one, of_two, op_named, short
 from ..trace.promotion import fit_operands, pointwise, pointwise_at, result_dtype
 from ..transforms.eager import eager
 
-Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
+Tensor = ArrayLike
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -25,15 +26,13 @@ def named(function: Function, name: str, doc: str) -> Function:
     return function
 
 
-def _unary(name: str, op: str, doc: str) -> Callable[[Tensor], Any]:
+def _unary(name: str, op: str, doc: str) -> OfOne:
     """A function of one number; integers become float32."""
     function = named(lambda x, /: pointwise(op, x, name=name, inexact=True), name, doc)
     return of_one(eager(function), op_named(op, inexact=True))
 
 
-def _binary(
-    name: str, op: str, doc: str, *, inexact: bool = False
-) -> Callable[[Tensor, Tensor], Any]:
+def _binary(name: str, op: str, doc: str, *, inexact: bool = False) -> OfTwo:
     function = named(lambda x, y, /: pointwise(op, x, y, name=name, inexact=inexact), name, doc)
     return of_two(eager(function), op_named(op, inexact=inexact))
 
@@ -81,11 +80,11 @@ equal = _binary("equal", "eq", "Elementwise x == y.")
 not_equal = _binary("not_equal", "ne", "Elementwise x != y.")
 
 
-def _comparison(name: str, op: str, doc: str) -> Callable[..., Any]:
+def _comparison(name: str, op: str, doc: str) -> OfTwo:
     """A comparison; complex numbers go by their real, then their imaginary parts."""
     of_real_numbers = _binary(name, op, doc)
 
-    def function(x: Tensor, y: Tensor, /) -> Any:
+    def function(x: Tensor, y: Tensor, /) -> Array:
         dtype = result_dtype(as_operand(x), as_operand(y))
         if not is_complex(dtype):
             return of_real_numbers(x, y)
@@ -102,10 +101,10 @@ greater = _comparison("greater", "gt", "Elementwise x > y.")
 greater_equal = _comparison("greater_equal", "ge", "Elementwise x >= y.")
 
 
-def _arithmetic(name: str, op: str, for_bool: str | None, doc: str) -> Callable[..., Any]:
+def _arithmetic(name: str, op: str, for_bool: str | None, doc: str) -> OfTwo:
     """A function of two numbers that has a meaning of its own for bools, or none."""
 
-    def function(x: Tensor, y: Tensor, /) -> Any:
+    def function(x: Tensor, y: Tensor, /) -> Array:
         dtype = result_dtype(as_operand(x), as_operand(y))
         if is_bool(dtype):
             if for_bool is None:
@@ -129,11 +128,11 @@ subtract = _arithmetic("subtract", "sub", None, "Elementwise x - y.")
 multiply = _arithmetic("multiply", "mul", "bit_and", "Elementwise x * y; logical AND for bools.")
 
 
-def _extreme(name: str, op: str, for_bool: str, doc: str) -> Callable[..., Any]:
+def _extreme(name: str, op: str, for_bool: str, doc: str) -> OfTwo:
     """The greater or lesser number; complex ones go by their real, then their imaginary parts."""
     of_real_numbers = _arithmetic(name, op, for_bool, doc)
 
-    def function(x: Tensor, y: Tensor, /) -> Any:
+    def function(x: Tensor, y: Tensor, /) -> Array:
         dtype = result_dtype(as_operand(x), as_operand(y))
         if not is_complex(dtype):
             return of_real_numbers(x, y)
@@ -151,8 +150,8 @@ maximum = _extreme("maximum", "max", "bit_or", "Elementwise maximum; NaN if eith
 minimum = _extreme("minimum", "min", "bit_and", "Elementwise minimum; NaN if either is NaN.")
 
 
-def _bitwise(name: str, op: str, doc: str) -> Callable[..., Any]:
-    def function(x: Tensor, y: Tensor, /) -> Any:
+def _bitwise(name: str, op: str, doc: str) -> OfTwo:
+    def function(x: Tensor, y: Tensor, /) -> Array:
         dtype = result_dtype(as_operand(x), as_operand(y))
         _check_bits(name, dtype, x, y)
         return pointwise_at(op, dtype, x, y, name=name)
@@ -175,7 +174,7 @@ bitwise_xor = _bitwise("bitwise_xor", "bit_xor", "Elementwise bitwise XOR.")
 
 
 @short("bit_not", for_bool="bit_not")
-def invert(x: Tensor, /) -> Any:
+def invert(x: Tensor, /) -> Array:
     """Elementwise bitwise NOT; logical NOT for bools."""
     _check_bits("invert", operand_type(as_operand(x)).dtype, x)
     return pointwise("bit_not", x, name="invert")
@@ -185,20 +184,20 @@ bitwise_not = bitwise_invert = invert
 
 
 @eager
-def left_shift(x: Tensor, y: Tensor, /) -> Any:
+def left_shift(x: Tensor, y: Tensor, /) -> Array:
     """Shift the bits of x left by y."""
     return _shift("left_shift", "shift_left", x, y)
 
 
 @eager
-def right_shift(x: Tensor, y: Tensor, /) -> Any:
+def right_shift(x: Tensor, y: Tensor, /) -> Array:
     """Shift the bits of x right by y; arithmetic for signed integers."""
     dtype = result_dtype(as_operand(x), as_operand(y))
     op = "shift_right_arithmetic" if is_signed(dtype) else "shift_right_logical"
     return _shift("right_shift", op, x, y)
 
 
-def _shift(name: str, op: str, x: Tensor, y: Tensor) -> Any:
+def _shift(name: str, op: str, x: Tensor, y: Tensor) -> Array:
     dtype = result_dtype(as_operand(x), as_operand(y))
     _check_bits(name, dtype, x, y)
     return pointwise_at(op, DTYPES["int32"] if is_bool(dtype) else dtype, x, y, name=name)

@@ -19,6 +19,7 @@ from ..ir.memory import Memory
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.arguments import choice
+from ..trace.array import Array
 from ..trace.axes import integer, number, some_axes
 from ..trace.promotion import FLOAT, convert
 from .arithmetic import conj
@@ -35,7 +36,7 @@ AT_ONCE = 3  # so many axes the op transforms
 
 
 def _along_one(name: str, doc: str):
-    def function(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+    def function(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
         return _along_axis(name, name, a, n, axis, norm)
 
     return named(function, name, doc)
@@ -44,7 +45,7 @@ def _along_one(name: str, doc: str):
 def _along_two(name: str, doc: str):
     def function(
         a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: Norm = None
-    ) -> Any:
+    ) -> Array:
         if not isinstance(axes, Sequence) or len(axes) != 2:
             raise ArgumentError(
                 f"{name}: the axes are {axes!r}, not two",
@@ -56,7 +57,7 @@ def _along_two(name: str, doc: str):
 
 
 def _along_several(name: str, doc: str):
-    def function(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
+    def function(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Array:
         return _transform(name, name.rstrip("n"), a, s, axes, norm)
 
     return named(function, name, doc)
@@ -91,7 +92,7 @@ rfftn = _along_several(
 irfftn = _along_several("irfftn", "The inverse of `rfftn`.")
 
 
-def hfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def hfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
     """The Fourier transform of a signal with Hermitian symmetry: a real spectrum.
 
     Only the first half of the signal is given.
@@ -101,14 +102,16 @@ def hfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> 
     return multiply(x, x.shape[axis])
 
 
-def ihfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+def ihfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
     """The inverse of `hfft`."""
     a = as_tensor(a)
     x = _along_axis("ihfft", "rfft", a, n, axis, norm)
     return divide(conj(x), a.shape[axis] if n is None else n)
 
 
-def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Memory | str | None = None) -> Any:
+def fftfreq(
+    n: int, d: Any = 1.0, *, dtype: Any = None, device: Memory | str | None = None
+) -> Array:
     """The sample frequencies of `fft` for sample spacing `d`.
 
     >>> fftfreq(5).tolist() == [0.0, 0.20000000298023224, 0.4000000059604645,
@@ -120,21 +123,23 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Memory | str | N
     return placed(divide(k, _span("fftfreq", d, n, dtype)), device)
 
 
-def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Memory | str | None = None) -> Any:
+def rfftfreq(
+    n: int, d: Any = 1.0, *, dtype: Any = None, device: Memory | str | None = None
+) -> Array:
     """The sample frequencies of `rfft` for sample spacing `d`."""
     n, dtype = _count("rfftfreq", n), _frequency_dtype("rfftfreq", dtype)
     k = arange(n // 2 + 1, dtype=dtype)
     return placed(divide(k, _span("rfftfreq", d, n, dtype)), device)
 
 
-def fftshift(x: Tensor, axes: int | Axes = None) -> Any:
+def fftshift(x: Tensor, axes: int | Axes = None) -> Array:
     """Shift the zero frequency to the center of axes; None takes all axes."""
     x = as_tensor(x)
     places = some_axes("fftshift", axes, x.ndim)
     return roll(x, [x.shape[i] // 2 for i in places], places)
 
 
-def ifftshift(x: Tensor, axes: int | Axes = None) -> Any:
+def ifftshift(x: Tensor, axes: int | Axes = None) -> Array:
     """The inverse of `fftshift`."""
     x = as_tensor(x)
     places = some_axes("ifftshift", axes, x.ndim)
@@ -144,12 +149,12 @@ def ifftshift(x: Tensor, axes: int | Axes = None) -> Any:
 # -- how -------------------------------------------------------------------------------------------
 
 
-def _along_axis(name: str, kind: str, a: Any, n: Any, axis: Any, norm: Norm) -> Any:
+def _along_axis(name: str, kind: str, a: Any, n: Any, axis: Any, norm: Norm) -> Array:
     s = None if n is None else (n,)
     return _transform(name, kind, a, s, (integer(f"{name}: the axis", axis),), norm)
 
 
-def _transform(name: str, kind: str, a: Any, s: Any, axes: Axes, norm: Norm) -> Any:
+def _transform(name: str, kind: str, a: Any, s: Any, axes: Axes, norm: Norm) -> Array:
     x = _operand(name, kind, a)
     places = _places(name, x, s, axes)
     if not places:
@@ -168,7 +173,7 @@ def _transform(name: str, kind: str, a: Any, s: Any, axes: Axes, norm: Norm) -> 
     return moveaxis(out, last, places)
 
 
-def _operand(name: str, kind: str, a: Any) -> Any:
+def _operand(name: str, kind: str, a: Any) -> Array:
     """The array to transform: floats for "rfft", else complex numbers."""
     x = as_tensor(a)
     if kind == "rfft":
@@ -222,7 +227,7 @@ def _lengths(name: str, kind: str, x: Any, s: Any, count: int) -> tuple[Size, ..
     return lengths
 
 
-def _fitted(kind: str, x: Any, lengths: tuple[Size, ...]) -> Any:
+def _fitted(kind: str, x: Any, lengths: tuple[Size, ...]) -> Array:
     """The last axes padded with zeros or cut to what the transform takes."""
     wanted = (*lengths[:-1], lengths[-1] // 2 + 1) if kind == "irfft" else lengths
     rest = (0,) * (x.ndim - len(wanted))
@@ -233,7 +238,7 @@ def _fitted(kind: str, x: Any, lengths: tuple[Size, ...]) -> Any:
     return apply("pad", x, as_tensor(0).astype(x.dtype), low=none, high=high, interior=none)
 
 
-def _over_last(kind: str, x: Any, lengths: tuple[Size, ...]) -> Any:
+def _over_last(kind: str, x: Any, lengths: tuple[Size, ...]) -> Array:
     """Transform the last axes, a few at a time.
 
     The axis cut to half comes first in the transform and last in its inverse.
@@ -274,7 +279,7 @@ def _count(name: str, n: Any) -> int:
     return n
 
 
-def _span(name: str, d: Any, n: int, dtype: Any) -> Any:
+def _span(name: str, d: Any, n: int, dtype: Any) -> Array:
     """How long n samples last."""
     return convert(as_operand(number(f"{name}: d", d) * n), dtype)
 

@@ -13,13 +13,13 @@ from ..ir.files import reaching
 from ..ir.types import as_dtype
 from ..trace.apply import as_tensor
 from ..trace.arguments import count_of, members, wrong
-from ..trace.array import new_array
+from ..trace.array import Array, new_array
 from ..trace.host import check_supported, to_numpy
 
 NAME = "a NumPy file of numbers (.npy or .npz)"
 
 
-def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
     """A 1-d array from a copy of a buffer's bytes."""
     try:
         bytes_ = memoryview(buffer)
@@ -29,7 +29,7 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
     return _read("frombuffer", np.frombuffer, bytes_, as_dtype(dtype), count, offset)
 
 
-def fromiter(iterable: Iterable[Any], dtype: Any, count: int = -1) -> Any:
+def fromiter(iterable: Iterable[Any], dtype: Any, count: int = -1) -> Array:
     """A 1-d array from an iterable."""
     count, numbers = count_of("fromiter: count", count, -1), members("fromiter: iterable", iterable)
     if isinstance(iterable, np.ndarray):
@@ -37,7 +37,7 @@ def fromiter(iterable: Iterable[Any], dtype: Any, count: int = -1) -> Any:
     return _read("fromiter", np.fromiter, numbers, as_dtype(dtype), count)
 
 
-def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
+def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Array:
     """A 1-d array from numbers in a text, separated by `sep`."""
     _check_text("fromstring: string", string)
     _check_text("fromstring: sep", sep)
@@ -54,7 +54,7 @@ def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offs
         return _read("fromfile", np.fromfile, file, as_dtype(dtype), count, sep, offset)
 
 
-def _read(name: str, read: Callable[..., np.ndarray], *args: Any, **keywords: Any) -> Any:
+def _read(name: str, read: Callable[..., np.ndarray], *args: Any, **keywords: Any) -> Array:
     """The array that a function of NumPy makes of what is there, or an error of rlx."""
     try:
         return new_array(np.array(read(*args, **keywords)))

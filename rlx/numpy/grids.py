@@ -11,7 +11,7 @@ from ..ir.errors import ArgumentError
 from ..ir.types import Size, is_bool, is_inexact
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import callable_of, choice, count_of
-from ..trace.array import new_array
+from ..trace.array import Array, new_array
 from ..trace.array_arguments import matrix, with_axes
 from ..trace.axes import MOST_AXES, as_shape, integer, some_axes
 from ..trace.host import is_python_scalar
@@ -37,7 +37,7 @@ from .sorting import check_vector
 MOST_ROWS = 1 << 16  # whose triangle has more places than int32 counts
 
 
-def _line(part: slice) -> Any:
+def _line(part: slice) -> Array:
     """The numbers of a slice; an imaginary step is their count, the stop included."""
     start = 0 if part.start is None else part.start
     if isinstance(part.step, complex):
@@ -138,7 +138,7 @@ s_, index_exp = Index(is_tuple=False), Index(is_tuple=True)
 
 def mask_indices(
     n: int, mask_func: Callable[..., Any], k: Any = 0, *, size: Size | None = None
-) -> tuple[Any, ...]:
+) -> tuple[Array, ...]:
     """The indices where `mask_func(square, k)`, such as `triu`, is nonzero."""
     callable_of("mask_indices: mask_func", mask_func)
     return nonzero(mask_func(ones((n, n)), k), size=size)
@@ -147,48 +147,48 @@ def mask_indices(
 # -- places in matrices --------------------------------------------------------------------------
 
 
-def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """The indices of the main diagonal, one array for each axis."""
     line = apply("iota", shape=as_shape(n), axis=0, dtype="int32")
     return (line,) * count_of("diag_indices: ndim", ndim, most=MOST_AXES)
 
 
-def diag_indices_from(arr: Tensor) -> tuple[Any, ...]:
+def diag_indices_from(arr: Tensor) -> tuple[Array, ...]:
     """The indices of the main diagonal of an array."""
     arr = with_axes("diag_indices_from: arr", arr, 1)
     return diag_indices(arr.shape[0], arr.ndim)
 
 
-def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """The indices of the lower triangle of an n x m matrix."""
     return _triangle("tril_indices", np.tril_indices, n, k, m)
 
 
-def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """The indices of the upper triangle of an n x m matrix."""
     return _triangle("triu_indices", np.triu_indices, n, k, m)
 
 
-def _triangle(name: str, places: Callable[..., Any], n: Any, k: Any, m: Any) -> tuple[Any, Any]:
+def _triangle(name: str, places: Callable[..., Any], n: Any, k: Any, m: Any) -> tuple[Array, Array]:
     n = count_of(f"{name}: n", n, most=MOST_ROWS)
     m = n if m is None else count_of(f"{name}: m", m, most=MOST_ROWS)
     rows, columns = places(n, max(min(integer(f"{name}: k", k), m), -n), m)
     return new_array(rows.astype("int32")), new_array(columns.astype("int32"))
 
 
-def tril_indices_from(arr: Tensor, k: int = 0) -> tuple[Any, Any]:
+def tril_indices_from(arr: Tensor, k: int = 0) -> tuple[Array, Array]:
     """The indices of the lower triangle of a matrix."""
     rows, columns = matrix("tril_indices_from: arr", arr).shape
     return tril_indices(rows, k, columns)
 
 
-def triu_indices_from(arr: Tensor, k: int = 0) -> tuple[Any, Any]:
+def triu_indices_from(arr: Tensor, k: int = 0) -> tuple[Array, Array]:
     """The indices of the upper triangle of a matrix."""
     rows, columns = matrix("triu_indices_from: arr", arr).shape
     return triu_indices(rows, k, columns)
 
 
-def ix_(*args: Tensor) -> tuple[Any, ...]:
+def ix_(*args: Tensor) -> tuple[Array, ...]:
     """An open mesh of index vectors: `x[ix_([0, 2], [1, 3])]`; bool masks are allowed."""
     rank = len(args)
     vectors = [as_tensor(s) for s in args]
@@ -228,7 +228,7 @@ def gradient(f: Tensor, *varargs: Any, axis: Axis = None, edge_order: int | None
     return slopes[0] if is_single else slopes
 
 
-def _slope(x: Any, axis: int, step: Any) -> Any:
+def _slope(x: Any, axis: int, step: Any) -> Array:
     x = moveaxis(x, axis, 0)
     if x.shape[0] < 2:
         raise ArgumentError(

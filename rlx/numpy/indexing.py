@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def take(
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
     fill_value: Tensor | None = None,
-) -> Any:
+) -> Array:
     """Take elements, or slices along an axis, at indices; None flattens first.
 
     `mode` "fill", the default, gives `fill_value` at indices out of bounds (NaN, or the minimum of
@@ -61,7 +61,7 @@ def take(
     return either(reshape(is_inside, shape), result, convert_exactly(fill_value, a.dtype))
 
 
-def _gathered(x: Any, places: Any, axis: int, kept: Any, lines: Any, sizes: Any, way: str) -> Any:
+def _gathered(x: Any, places: Any, axis: int, kept: Any, lines: Any, sizes: Any, way: str) -> Array:
     """Windows of some sizes at places along an axis; axes that are `kept`, or go along as lines."""
     return apply(
         "gather",
@@ -77,7 +77,7 @@ def _gathered(x: Any, places: Any, axis: int, kept: Any, lines: Any, sizes: Any,
     )
 
 
-def _is_inside(places: Any, size: Any) -> Any:
+def _is_inside(places: Any, size: Any) -> Array:
     return apply("bit_and", apply("ge", places, 0), less(places, size))
 
 
@@ -89,7 +89,7 @@ def take_along_axis(
     fill_value: Tensor | None = None,
     *,
     wrap_negative_indices: bool | None = None,
-) -> Any:
+) -> Array:
     """Take elements along an axis by index arrays that match in the other axes.
 
     Negative indices count from the end unless `wrap_negative_indices` is False.
@@ -116,13 +116,14 @@ def take_along_axis(
     return either(_is_inside(places, arr.shape[place]), result, fill_value)
 
 
-def _aligned(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, Any]:
+def _aligned(name: str, x: Any, indices: Any, axis: int) -> tuple[Array, Array]:
     """Broadcast the axes other than the taken one."""
     lines = [tuple(n for i, n in enumerate(a.shape) if i != axis) for a in (x, indices)]
     shape = broadcast_shapes(name, *lines)
-    return tuple(
+    first, second = (
         broadcast_to(a, (*shape[:axis], a.shape[axis], *shape[axis:])) for a in (x, indices)
     )
+    return first, second
 
 
 def put_along_axis(
@@ -133,7 +134,7 @@ def put_along_axis(
     inplace: bool = False,
     *,
     mode: str | None = None,
-) -> Any:
+) -> Array:
     """A copy with values put along an axis, see `take_along_axis`."""
     check_copied("put_along_axis", inplace)
     if axis is None:
@@ -160,7 +161,7 @@ def check_copied(name: str, inplace: bool) -> None:
 
 def put(
     a: Tensor, ind: Tensor, v: Tensor, mode: str | None = None, *, inplace: bool = False
-) -> Any:
+) -> Array:
     """A copy with values put at flat indices.
 
     Indices out of bounds are dropped, unless `mode` is "clip" or "wrap".
@@ -179,7 +180,7 @@ def put(
     return reshape(ravel(a).at[places].set(v, mode="drop"), a.shape)
 
 
-def choose(a: Tensor, choices: Sequence[Tensor], out: None = None, mode: str = "raise") -> Any:
+def choose(a: Tensor, choices: Sequence[Tensor], out: None = None, mode: str = "raise") -> Array:
     """Elements chosen from a list of arrays by an array of indices.
 
     Indices out of bounds raise `BoundsError` where they are known, unless `mode` is "clip" or
@@ -210,7 +211,7 @@ def known_array(name: str, x: Tensor, fix: str) -> np.ndarray:
     return known
 
 
-def nonzero(a: Tensor, *, size: Size | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+def nonzero(a: Tensor, *, size: Size | None = None, fill_value: Any = None) -> tuple[Array, ...]:
     """The indices of nonzero elements, one int32 array for each axis.
 
     Traced code needs `size`; shorter results are padded with `fill_value`, by default 0.
@@ -238,6 +239,16 @@ def nonzero(a: Tensor, *, size: Size | None = None, fill_value: Any = None) -> t
     return tuple(either(is_filled, place, f) for place, f in zip(axes, fills, strict=True))
 
 
+@overload
+def where(
+    condition: Tensor, /, *, size: Size | None = None, fill_value: Any = None
+) -> tuple[Array, ...]: ...
+
+
+@overload
+def where(condition: Tensor, x: Tensor, y: Tensor, /) -> Array: ...
+
+
 def where(
     condition: Tensor,
     x: Tensor | None = None,
@@ -257,19 +268,19 @@ def where(
     return either(condition, x, y)
 
 
-def flatnonzero(a: Tensor, *, size: Size | None = None, fill_value: Any = None) -> Any:
+def flatnonzero(a: Tensor, *, size: Size | None = None, fill_value: Any = None) -> Array:
     """The indices of nonzero elements of the flattened array."""
     return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
 
 
-def argwhere(a: Tensor, *, size: Size | None = None, fill_value: Any = None) -> Any:
+def argwhere(a: Tensor, *, size: Size | None = None, fill_value: Any = None) -> Array:
     """The indices of nonzero elements, one row for each element."""
     return stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
 
 
 def extract(
     condition: Tensor, arr: Tensor, *, size: Size | None = None, fill_value: Any = 0
-) -> Any:
+) -> Array:
     """The elements of the flattened array where `condition` holds."""
     return compress(ravel(condition), ravel(arr), size=size, fill_value=fill_value)
 
@@ -282,7 +293,7 @@ def compress(
     size: Size | None = None,
     fill_value: Any = 0,
     out: None = None,
-) -> Any:
+) -> Array:
     """The slices along an axis where `condition` holds."""
     refuse_out("compress", out)
     a, place = along("compress", a, axis)
@@ -294,7 +305,7 @@ def compress(
 # -- writing ------------------------------------------------------------------------------------
 
 
-def fill_diagonal(a: Tensor, val: Tensor, wrap: bool = False, *, inplace: bool = False) -> Any:
+def fill_diagonal(a: Tensor, val: Tensor, wrap: bool = False, *, inplace: bool = False) -> Array:
     """A copy with `val`, a scalar or a vector, on the main diagonal."""
     check_copied("fill_diagonal", inplace)
     a = with_axes("fill_diagonal: a", a, 2)
@@ -302,7 +313,7 @@ def fill_diagonal(a: Tensor, val: Tensor, wrap: bool = False, *, inplace: bool =
     return a.at[(line,) * a.ndim].set(val)
 
 
-def place(arr: Tensor, mask: Tensor, vals: Tensor, *, inplace: bool = False) -> Any:
+def place(arr: Tensor, mask: Tensor, vals: Tensor, *, inplace: bool = False) -> Array:
     """A copy with `vals`, repeated in order, at the elements where `mask` holds."""
     check_copied("place", inplace)
     arr, vals = as_tensor(arr), ravel(vals)
@@ -311,7 +322,7 @@ def place(arr: Tensor, mask: Tensor, vals: Tensor, *, inplace: bool = False) -> 
     return either(mask, reshape(chosen, arr.shape), arr)
 
 
-def putmask(x: Tensor, mask: Tensor, values: Tensor) -> Any:
+def putmask(x: Tensor, mask: Tensor, values: Tensor) -> Array:
     """A copy with `values`, repeated to the size of x, where `mask` holds."""
     x, values = as_tensor(x), ravel(values)
     if not values.shape[0]:
@@ -320,9 +331,7 @@ def putmask(x: Tensor, mask: Tensor, values: Tensor) -> Any:
     return either(mask, reshape(values[numbers], x.shape), x)
 
 
-def insert(
-    arr: Tensor, obj: int | slice | Sequence[int], values: Tensor, axis: int | None = None
-) -> Any:
+def insert(arr: Tensor, obj: Tensor | slice, values: Tensor, axis: int | None = None) -> Array:
     """A copy with values inserted before indices along an axis; None flattens first."""
     arr, axis = along("insert", arr, axis)
     values = convert_exactly(values, arr.dtype)
@@ -339,7 +348,7 @@ def insert(
     return moveaxis(joined, 0, axis)
 
 
-def _insert_many(x: Any, index: Any, values: Any, axis: int) -> Any:
+def _insert_many(x: Any, index: Any, values: Any, axis: int) -> Array:
     """One slice of the values before each place."""
     size = x.shape[axis]
     if isinstance(index, TracedTensor) and index.concrete is None:
@@ -391,11 +400,11 @@ def _insert_traced(x: Any, index: Any, values: Any, axis: int) -> Any:
 
 def delete(
     arr: Tensor,
-    obj: int | slice | Sequence[int] | Tensor,
+    obj: Tensor | slice | Tensor,
     axis: int | None = None,
     *,
     assume_unique_indices: bool = False,
-) -> Any:
+) -> Array:
     """A copy without the slices at indices along an axis; None flattens first.
 
     The indices must be known, unless `assume_unique_indices` promises that they are distinct.
@@ -416,7 +425,7 @@ def delete(
     return take(arr, np.delete(np.arange(size, dtype="int32"), known), place)
 
 
-def _places_without(indices: Any, size: int) -> Any:
+def _places_without(indices: Any, size: int) -> Array:
     """The places that no index names, of so many; the indices differ."""
     numbers = np.arange(size, dtype="int32")
     gone = from_start(indices, size, "fill")

@@ -11,6 +11,7 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, is_bool, is_complex, is_float, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.arguments import flag, members
+from ..trace.array import Array
 from ..trace.promotion import (
     convert_exactly,
     fit_each,
@@ -25,32 +26,32 @@ from .elementwise import Tensor, equal, not_equal, refuse_out
 BOOL = DTYPES["bool"]
 
 
-def truth(x: Tensor) -> Any:
+def truth(x: Tensor) -> Array:
     """Whether the numbers differ from zero, as bools."""
     given = as_tensor(x)
     return given if is_bool(given.dtype) else not_equal(given, 0)
 
 
 @eager
-def logical_and(x: Tensor, y: Tensor, /) -> Any:
+def logical_and(x: Tensor, y: Tensor, /) -> Array:
     """Elementwise x AND y, as bools."""
     return pointwise_at("bit_and", BOOL, truth(x), truth(y), name="logical_and")
 
 
 @eager
-def logical_or(x: Tensor, y: Tensor, /) -> Any:
+def logical_or(x: Tensor, y: Tensor, /) -> Array:
     """Elementwise x OR y, as bools."""
     return pointwise_at("bit_or", BOOL, truth(x), truth(y), name="logical_or")
 
 
 @eager
-def logical_xor(x: Tensor, y: Tensor, /) -> Any:
+def logical_xor(x: Tensor, y: Tensor, /) -> Array:
     """Elementwise x XOR y, as bools."""
     return pointwise_at("bit_xor", BOOL, truth(x), truth(y), name="logical_xor")
 
 
 @eager
-def logical_not(x: Tensor, /) -> Any:
+def logical_not(x: Tensor, /) -> Array:
     """Elementwise NOT x, as bools."""
     return pointwise("bit_not", truth(x), name="logical_not")
 
@@ -59,13 +60,13 @@ def logical_not(x: Tensor, /) -> Any:
 
 
 @eager
-def isnan(x: Tensor, /) -> Any:
+def isnan(x: Tensor, /) -> Array:
     """Elementwise test for NaN."""
     return not_equal(x, x)
 
 
 @eager
-def isfinite(x: Tensor, /) -> Any:
+def isfinite(x: Tensor, /) -> Array:
     """Elementwise test for finiteness: neither infinite nor NaN."""
     x = as_tensor(x)
     if is_complex(x.dtype):
@@ -74,7 +75,7 @@ def isfinite(x: Tensor, /) -> Any:
 
 
 @eager
-def isinf(x: Tensor, /) -> Any:
+def isinf(x: Tensor, /) -> Array:
     """Elementwise test for positive or negative infinity."""
     x = as_tensor(x)
     if is_complex(x.dtype):
@@ -83,26 +84,26 @@ def isinf(x: Tensor, /) -> Any:
 
 
 @eager
-def isposinf(x: Tensor, /, out: None = None) -> Any:
+def isposinf(x: Tensor, /, out: None = None) -> Array:
     """Elementwise test for positive infinity."""
     refuse_out("isposinf", out)
     return equal(x, np.inf) if is_inexact(as_tensor(x).dtype) else not_equal(x, x)
 
 
 @eager
-def isneginf(x: Tensor, /, out: None = None) -> Any:
+def isneginf(x: Tensor, /, out: None = None) -> Array:
     """Elementwise test for negative infinity."""
     refuse_out("isneginf", out)
     return equal(x, -np.inf) if is_inexact(as_tensor(x).dtype) else not_equal(x, x)
 
 
-def isreal(x: Tensor) -> Any:
+def isreal(x: Tensor) -> Array:
     """Elementwise test for an imaginary part of zero."""
     x = as_tensor(x)
     return equal(apply("imag", x), 0) if is_complex(x.dtype) else logical_or(equal(x, x), True)
 
 
-def iscomplex(x: Tensor) -> Any:
+def iscomplex(x: Tensor) -> Array:
     """Elementwise test for a nonzero imaginary part."""
     return logical_not(isreal(x))
 
@@ -111,7 +112,7 @@ def iscomplex(x: Tensor) -> Any:
 
 
 @eager
-def where(condition: Tensor, x: Tensor | None = None, y: Tensor | None = None, /) -> Any:
+def where(condition: Tensor, x: Tensor | None = None, y: Tensor | None = None, /) -> Array:
     """Elements of `x` where `condition` holds, else of `y`.
 
     The gradient of the branch not chosen is dropped, so NaNs in it do not spread.
@@ -135,7 +136,7 @@ def _check_pairs(name: str, conditions: Sequence[Any], choices: Sequence[Any]) -
         )
 
 
-def select(condlist: Sequence[Tensor], choicelist: Sequence[Tensor], default: Tensor = 0) -> Any:
+def select(condlist: Sequence[Tensor], choicelist: Sequence[Tensor], default: Tensor = 0) -> Array:
     """Elements from the choice whose condition is the first to hold, else `default`."""
     _check_pairs("select", condlist, choicelist)
     dtype = result_dtype(*map(as_operand, choicelist), as_operand(default))
@@ -151,7 +152,7 @@ def select(condlist: Sequence[Tensor], choicelist: Sequence[Tensor], default: Te
 @eager
 def isclose(
     a: Tensor, b: Tensor, rtol: Tensor = 1e-5, atol: Tensor = 1e-8, equal_nan: bool = False
-) -> Any:
+) -> Array:
     """Elementwise |a - b| <= atol + rtol * |b|; equal infinities are close."""
     dtype = result_dtype(as_operand(a), as_operand(b), inexact=True)
     a, b = fit_operands("isclose", dtype, a, b)
@@ -165,13 +166,13 @@ def isclose(
 
 def allclose(
     a: Tensor, b: Tensor, rtol: Tensor = 1e-5, atol: Tensor = 1e-8, equal_nan: bool = False
-) -> Any:
+) -> Array:
     """Whether all elements are close, see `isclose`."""
     result = isclose(a, b, rtol, atol, equal_nan)
     return apply("reduce_and", result, axes=tuple(range(result.ndim)))
 
 
-def array_equal(a1: Tensor, a2: Tensor, equal_nan: bool = False) -> Any:
+def array_equal(a1: Tensor, a2: Tensor, equal_nan: bool = False) -> Array:
     """Whether two arrays have the same shape and elements."""
     a1, a2 = as_tensor(a1), as_tensor(a2)
     if a1.shape != a2.shape:
@@ -182,7 +183,7 @@ def array_equal(a1: Tensor, a2: Tensor, equal_nan: bool = False) -> Any:
     return apply("reduce_and", result, axes=tuple(range(result.ndim)))
 
 
-def array_equiv(a1: Tensor, a2: Tensor) -> Any:
+def array_equiv(a1: Tensor, a2: Tensor) -> Array:
     """Whether two arrays are equal after broadcasting."""
     try:
         result = equal(a1, a2)

@@ -40,7 +40,7 @@ MOST_PIECES = 1_000_000  # each is an array
 Axis = int | Sequence[int] | None
 
 
-def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
+def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
     """The elements in a new shape; one size may be -1.
 
     `copy=True` copies even where nothing changes.
@@ -57,23 +57,23 @@ def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None
     return a if new == tuple(a.shape) else is_part(a, apply("reshape", a, shape=new))
 
 
-def ravel(a: Tensor, order: str = "C") -> Any:
+def ravel(a: Tensor, order: str = "C") -> Array:
     """The array flattened to one axis."""
     return reshape(a, -1, order)
 
 
-def along(name: str, a: Tensor, axis: int | None) -> tuple[Any, int]:
+def along(name: str, a: Tensor, axis: int | None) -> tuple[Array, int]:
     """An array and an axis of it counted from 0; None means all elements in a row."""
     a = as_tensor(a)
     return (ravel(a), 0) if axis is None else (a, one_axis(name, axis, a.ndim))
 
 
-def flatten(a: Tensor, order: str = "C") -> Any:
+def flatten(a: Tensor, order: str = "C") -> Array:
     """A copy of the array flattened to one axis."""
     return reshape(a, -1, order, copy=True)
 
 
-def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Any:
+def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Array:
     """Permute the axes; by default reverse them."""
     if is_free(a) and (made := transposed(a, axes)) is not None:
         return made
@@ -88,17 +88,17 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Any:
     return a if order == tuple(range(a.ndim)) else is_part(a, apply("transpose", a, axes=order))
 
 
-def permute_dims(a: Tensor, /, axes: Sequence[int]) -> Any:
+def permute_dims(a: Tensor, /, axes: Sequence[int]) -> Array:
     """Permute the axes."""
     return transpose(a, axes)
 
 
-def matrix_transpose(x: Tensor, /) -> Any:
+def matrix_transpose(x: Tensor, /) -> Array:
     """Transpose the last two axes."""
     return swapaxes(x, -1, -2)
 
 
-def swapaxes(a: Tensor, axis1: int, axis2: int) -> Any:
+def swapaxes(a: Tensor, axis1: int, axis2: int) -> Array:
     """Interchange two axes."""
     a = as_tensor(a)
     first, second = (one_axis("swapaxes", axis, a.ndim) for axis in (axis1, axis2))
@@ -107,7 +107,7 @@ def swapaxes(a: Tensor, axis1: int, axis2: int) -> Any:
     return transpose(a, order)
 
 
-def moveaxis(a: Tensor, source: Axis, destination: Axis) -> Any:
+def moveaxis(a: Tensor, source: Axis, destination: Axis) -> Array:
     """Move axes to new positions; the other axes keep their order."""
     a = as_tensor(a)
     start = some_axes("moveaxis", source, a.ndim)
@@ -123,7 +123,7 @@ def moveaxis(a: Tensor, source: Axis, destination: Axis) -> Any:
     return transpose(a, order)
 
 
-def rollaxis(a: Tensor, axis: int, start: int = 0) -> Any:
+def rollaxis(a: Tensor, axis: int, start: int = 0) -> Array:
     """Roll an axis backwards until it is at position `start`."""
     a = as_tensor(a)
     axis = one_axis("rollaxis", axis, a.ndim)
@@ -132,7 +132,7 @@ def rollaxis(a: Tensor, axis: int, start: int = 0) -> Any:
     return moveaxis(a, axis, start - 1 if axis < start else start)
 
 
-def expand_dims(a: Tensor, axis: int | Sequence[int]) -> Any:
+def expand_dims(a: Tensor, axis: int | Sequence[int]) -> Array:
     """Insert axes of size 1 at positions of the result."""
     a = as_tensor(a)
     count = len(axis) if isinstance(axis, Sequence) else 1
@@ -142,7 +142,7 @@ def expand_dims(a: Tensor, axis: int | Sequence[int]) -> Any:
     return reshape(a, tuple(1 if i in places else next(sizes) for i in range(rank)))
 
 
-def squeeze(a: Tensor, axis: Axis = None) -> Any:
+def squeeze(a: Tensor, axis: Axis = None) -> Array:
     """Remove axes of size 1, all of them by default."""
     a = as_tensor(a)
     if axis is None:
@@ -192,7 +192,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     return _broadcast_shapes("broadcast_shapes", *map(as_shape, shapes))
 
 
-def broadcast_to(array: Tensor, shape: Any) -> Any:
+def broadcast_to(array: Tensor, shape: Any) -> Array:
     """Broadcast an array to a shape."""
     array, new = as_tensor(array), as_shape(shape)
     if _broadcast_shapes("broadcast_to", array.shape, new) != new:
@@ -203,7 +203,7 @@ def broadcast_to(array: Tensor, shape: Any) -> Any:
     return _broadcast_to(array, new)
 
 
-def broadcast_arrays(*args: Tensor) -> list[Any]:
+def broadcast_arrays(*args: Tensor) -> list[Array]:
     """Broadcast arrays against each other."""
     return broadcast_operands("broadcast_arrays", *map(as_tensor, args))
 
@@ -211,7 +211,7 @@ def broadcast_arrays(*args: Tensor) -> list[Any]:
 # -- joining and splitting ----------------------------------------------------------------------
 
 
-def _same_dtype(name: str, arrays: Any) -> list[Any]:
+def _same_dtype(name: str, arrays: Any) -> list[Array]:
     is_many = isinstance(arrays, Iterable) and not isinstance(arrays, str)
     tensors = [as_operand(x) for x in arrays] if is_many else []
     if not tensors:
@@ -220,7 +220,7 @@ def _same_dtype(name: str, arrays: Any) -> list[Any]:
     return [convert_exactly(x, dtype) for x in tensors]
 
 
-def concatenate(arrays: Sequence[Tensor], axis: int | None = 0, dtype: Any = None) -> Any:
+def concatenate(arrays: Sequence[Tensor], axis: int | None = 0, dtype: Any = None) -> Array:
     """Join arrays along an existing axis; None flattens them first."""
     if dtype is None and (made := joined(arrays, axis, np.concatenate)) is not None:
         return made
@@ -243,12 +243,12 @@ def _no_array(name: str, axis: Any) -> None:
         )
 
 
-def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Any:
+def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Array:
     """Join arrays along an existing axis; None flattens them first."""
     return concatenate(arrays, axis)
 
 
-def stack(arrays: Sequence[Tensor], axis: int = 0, out: None = None, dtype: Any = None) -> Any:
+def stack(arrays: Sequence[Tensor], axis: int = 0, out: None = None, dtype: Any = None) -> Array:
     """Join arrays along a new axis."""
     if out is dtype is None and (made := joined(arrays, axis, np.stack)) is not None:
         return made
@@ -266,7 +266,7 @@ def stack(arrays: Sequence[Tensor], axis: int = 0, out: None = None, dtype: Any 
     return concatenate([expand_dims(x, place) for x in tensors], place, dtype)
 
 
-def vstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
+def vstack(tup: Sequence[Tensor], dtype: Any = None) -> Array:
     """Stack arrays vertically, along the first axis."""
     return concatenate([atleast_2d(x) for x in _same_dtype("vstack", tup)], 0, dtype)
 
@@ -274,29 +274,29 @@ def vstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
 row_stack = vstack
 
 
-def hstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
+def hstack(tup: Sequence[Tensor], dtype: Any = None) -> Array:
     """Stack arrays horizontally, along the second axis (the first of 1-d arrays)."""
     tensors = [atleast_1d(x) for x in _same_dtype("hstack", tup)]
     return concatenate(tensors, 0 if all(x.ndim == 1 for x in tensors) else 1, dtype)
 
 
-def dstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
+def dstack(tup: Sequence[Tensor], dtype: Any = None) -> Array:
     """Stack arrays along the third axis."""
     return concatenate([atleast_3d(x) for x in _same_dtype("dstack", tup)], 2, dtype)
 
 
-def column_stack(tup: Sequence[Tensor]) -> Any:
+def column_stack(tup: Sequence[Tensor]) -> Array:
     """Stack 1-d arrays as the columns of a matrix."""
     tensors = [as_tensor(x) for x in members("column_stack: tup", tup)]
     return concatenate([reshape(x, (-1, 1)) if x.ndim < 2 else x for x in tensors], 1)
 
 
-def append(arr: Tensor, values: Tensor, axis: int | None = None) -> Any:
+def append(arr: Tensor, values: Tensor, axis: int | None = None) -> Array:
     """Append values along an axis; None flattens both first."""
     return concatenate([arr, values], axis)
 
 
-def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
+def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
     """Split along an axis into equal parts, or at indices.
 
     A number of parts that does not divide the size raises `ShapeError`.
@@ -313,7 +313,9 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) 
     return array_split(ary, indices_or_sections, place)
 
 
-def array_split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
+def array_split(
+    ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0
+) -> list[Array]:
     """Split along an axis, into parts that may differ in size by one, or at indices."""
     ary = as_tensor(ary)
     place = one_axis("array_split", axis, ary.ndim)
@@ -339,22 +341,22 @@ def array_split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int
     return [ary[(*before, slice(a, b))] for a, b in pairwise(cuts)]
 
 
-def vsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
+def vsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Split along the first axis."""
     return split(ary, indices_or_sections, 0)
 
 
-def hsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
+def hsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Split along the second axis (the first of 1-d arrays)."""
     return split(ary, indices_or_sections, 0 if as_tensor(ary).ndim == 1 else 1)
 
 
-def dsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
+def dsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Split along the third axis."""
     return split(ary, indices_or_sections, 2)
 
 
-def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Array, ...]:
     """Split an array into the slices along an axis."""
     x = moveaxis(x, axis, 0)
     return tuple(x[i] for i in range(x.shape[0]))
@@ -363,7 +365,7 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Any, ...]:
 # -- repeating and turning ----------------------------------------------------------------------
 
 
-def tile(A: Tensor, reps: int | Sequence[int]) -> Any:
+def tile(A: Tensor, reps: int | Sequence[int]) -> Array:
     """Repeat the whole array `reps` times along each axis."""
     A, counts = as_tensor(A).copy(), as_shape(reps)
     rank = max(A.ndim, len(counts))
@@ -381,7 +383,7 @@ def repeat(
     axis: int | None = None,
     *,
     total_repeat_length: Size | None = None,
-) -> Any:
+) -> Array:
     """Repeat each element along an axis; None flattens first.
 
     `repeats` is one count, or one for each element. Counts that are traced need
@@ -419,7 +421,7 @@ def repeat(
     return a[(*front, literal(places, like=a))]
 
 
-def _repeated_places(repeats: TracedTensor, size: Any, total: Size | None) -> Any:
+def _repeated_places(repeats: Array, size: Any, total: Size | None) -> Any:
     """The place each result comes from, for counts that are not known while tracing."""
     if total is None:
         raise ConcretizationError(
@@ -433,23 +435,23 @@ def _repeated_places(repeats: TracedTensor, size: Any, total: Size | None) -> An
     return apply("cumsum", marks.at[starts].add(1), axis=0) - 1
 
 
-def flip(m: Tensor, axis: Axis = None) -> Any:
+def flip(m: Tensor, axis: Axis = None) -> Array:
     """Reverse the elements along axes; None takes all axes."""
     m = as_tensor(m)
     return is_part(m, apply("flip", m, axes=some_axes("flip", axis, m.ndim)))
 
 
-def flipud(m: Tensor) -> Any:
+def flipud(m: Tensor) -> Array:
     """Reverse the rows."""
     return flip(m, 0)
 
 
-def fliplr(m: Tensor) -> Any:
+def fliplr(m: Tensor) -> Array:
     """Reverse the columns."""
     return flip(m, 1)
 
 
-def rot90(m: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+def rot90(m: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """Rotate by 90 degrees, k times, in the plane of two axes."""
     m = as_tensor(m)
     chosen = some_axes("rot90", axes, m.ndim)
@@ -465,7 +467,7 @@ def rot90(m: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     return flip(swapaxes(m, first, second), second)
 
 
-def roll(a: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Any:
+def roll(a: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Array:
     """Shift elements along axes cyclically; None shifts the flattened array."""
     a = as_tensor(a).copy()
     if axis is None:
@@ -479,7 +481,7 @@ def roll(a: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Any:
     return a
 
 
-def _roll_one(x: Any, shift: Any, axis: int) -> Any:
+def _roll_one(x: Any, shift: Any, axis: int) -> Array:
     size, before = x.shape[axis], (slice(None),) * axis
     if operand_type(as_operand(shift)).shape or size == 0:
         return x

@@ -12,6 +12,7 @@ import numpy as np
 from ..ir.errors import ArgumentError, AttributeValueError
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import choice, wrong
+from ..trace.array import Array
 from ..trace.axes import MOST_AXES, as_shape, integer, one_axis
 from ..trace.host import no_memory
 from ..trace.promotion import broadcast_to, convert_exactly
@@ -33,7 +34,7 @@ _BY_STATISTIC: dict[str, Callable[..., Any]] = {
 }
 
 
-def pad(array: Tensor, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
+def pad(array: Tensor, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Array:
     """Pad an array.
 
     Modes: "constant" (`constant_values`), "edge", "reflect", "symmetric", "wrap", "linear_ramp"
@@ -99,7 +100,7 @@ def _pairs(name: str, given: Any, rank: int) -> list[tuple[Any, Any]]:
     return [(a, b) for a, b in table.tolist()]
 
 
-def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
+def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Array:
     if not isinstance(values, Sequence | np.ndarray):
         low, high = zip(*widths, strict=True) if widths else ((), ())
         fill = convert_exactly(values, x.dtype)
@@ -132,7 +133,7 @@ def _index_border(mode: str, reflect_type: str) -> Callable[..., Any]:
     return border
 
 
-def _odd_border(x: Any, axis: int, before: int, after: int, skipped: int) -> tuple[Any, Any]:
+def _odd_border(x: Any, axis: int, before: int, after: int, skipped: int) -> tuple[Array, Array]:
     """The border mirrored in the edges' elements, again and again where it is wide."""
     turned = moveaxis(x, axis, 0)
     if turned.shape[0] == skipped:  # nothing is left to mirror: NumPy repeats the one element
@@ -187,7 +188,7 @@ def _statistic_border(fn: Callable[..., Any], length: Any, rank: int) -> Callabl
     return border
 
 
-def resize(a: Tensor, new_shape: Any) -> Any:
+def resize(a: Tensor, new_shape: Any) -> Array:
     """The elements repeated to fill a new shape."""
     a, shape = ravel(a), as_shape(new_shape)
     count = integer("resize: the number of elements", math.prod(shape))
@@ -198,7 +199,7 @@ def resize(a: Tensor, new_shape: Any) -> Any:
     return reshape(take(a, numbers), shape)
 
 
-def block(arrays: Any) -> Any:
+def block(arrays: Any) -> Array:
     """Assemble an array from nested lists of blocks.
 
     The innermost lists are joined along the last axis, the next ones along the axis before it.
@@ -222,7 +223,7 @@ def _rank(arrays: Any) -> int:
     return builtins.max(ranks)
 
 
-def _block(arrays: Any, depth: int, rank: int) -> Any:
+def _block(arrays: Any, depth: int, rank: int) -> Array:
     if isinstance(arrays, list):
         return concatenate([_block(a, depth - 1, rank) for a in arrays], axis=-depth)
     x = as_tensor(arrays)

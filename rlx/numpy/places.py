@@ -25,7 +25,7 @@ INT32 = DTYPES["int32"]
 MODES = {"fill": "fill", "clip": "clip", "wrap": "promise", "promise_in_bounds": "promise"}
 
 
-def integers(name: str, x: Tensor) -> Any:
+def integers(name: str, x: Tensor) -> Array:
     """Indices as integers of 32 bits at least; `name` is the function for the error."""
     tensor = as_tensor(x)
     if tensor.size == 0 and isinstance(x, list | tuple):
@@ -43,7 +43,7 @@ def mode_of(name: str, mode: str | None) -> str:
     return choice(f"{name}: mode", mode, (None, *MODES)) or "fill"
 
 
-def from_start(indices: Any, size: Any, mode: str) -> Any:
+def from_start(indices: Any, size: Any, mode: str) -> Array:
     """Nonnegative indices; those out of bounds are treated as the mode says."""
     indices = convert(indices, index_dtype(indices.dtype, size))
     if mode == "wrap":
@@ -72,7 +72,7 @@ def check_inside(name: str, indices: Tensor, size: Any, mode: str) -> None:
 # -- places -------------------------------------------------------------------------------------
 
 
-def unravel_index(indices: Tensor, shape: Any) -> tuple[Any, ...]:
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Array, ...]:
     """Convert flat indices to one index array for each axis of a shape."""
     left, sizes = integers("unravel_index", indices), as_shape(shape)
     for n in sizes:
@@ -95,7 +95,7 @@ def ravel_multi_index(
     order: str = "C",
     *,
     dtype: Any = None,
-) -> Any:
+) -> Array:
     """Convert one index array for each axis to flat indices."""
     result: Any = Array(np.zeros((), INT32))
     indices = members("ravel_multi_index: multi_index", multi_index)

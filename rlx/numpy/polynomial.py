@@ -12,7 +12,7 @@ from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.arguments import choice, count_of, flag
-from ..trace.array import new_array
+from ..trace.array import Array, new_array
 from ..trace.array_arguments import known_real, scalar, vector, with_axes
 from ..trace.axes import integer
 from ..trace.promotion import FLOAT, broadcast_to, convert, convert_exactly, result_dtype
@@ -29,7 +29,7 @@ from .sets import trim_zeros
 from .sorting import searchsorted
 
 
-def polyval(p: Tensor, x: Tensor, *, unroll: int = 16) -> Any:
+def polyval(p: Tensor, x: Tensor, *, unroll: int = 16) -> Array:
     """Evaluate a polynomial at x by Horner's scheme; `unroll` has no effect.
 
     `p` holds the coefficients, the highest power first.
@@ -42,28 +42,28 @@ def polyval(p: Tensor, x: Tensor, *, unroll: int = 16) -> Any:
     return result
 
 
-def _longer(p: Any, size: int) -> Any:
+def _longer(p: Any, size: int) -> Array:
     zero = as_tensor(np.zeros((), p.dtype))
     return apply("pad", p, zero, low=(size - p.shape[0],), high=(0,), interior=(0,))
 
 
-def _same_length(name: str, p: Tensor, q: Tensor) -> tuple[Any, Any]:
+def _same_length(name: str, p: Tensor, q: Tensor) -> tuple[Array, Array]:
     p, q = vector(f"{name}: a1", p), vector(f"{name}: a2", q)
     size = p.shape[0] if p.shape[0] > q.shape[0] else q.shape[0]
     return _longer(p, size), _longer(q, size)
 
 
-def polyadd(a1: Tensor, a2: Tensor) -> Any:
+def polyadd(a1: Tensor, a2: Tensor) -> Array:
     """The sum of two polynomials."""
     return add(*_same_length("polyadd", a1, a2))
 
 
-def polysub(a1: Tensor, a2: Tensor) -> Any:
+def polysub(a1: Tensor, a2: Tensor) -> Array:
     """The difference of two polynomials."""
     return subtract(*_same_length("polysub", a1, a2))
 
 
-def polymul(a1: Tensor, a2: Tensor, *, trim_leading_zeros: bool = False) -> Any:
+def polymul(a1: Tensor, a2: Tensor, *, trim_leading_zeros: bool = False) -> Array:
     """The product of two polynomials."""
     a1, a2 = vector("polymul: a1", a1), vector("polymul: a2", a2)
     if flag("polymul: trim_leading_zeros", trim_leading_zeros):
@@ -71,7 +71,7 @@ def polymul(a1: Tensor, a2: Tensor, *, trim_leading_zeros: bool = False) -> Any:
     return convolve(a1, a2)
 
 
-def polydiv(u: Tensor, v: Tensor, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
+def polydiv(u: Tensor, v: Tensor, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
     """The quotient and remainder of polynomial division."""
     u, v = vector("polydiv: u", u, least=1), vector("polydiv: v", v, least=1)
     dtype = result_dtype(u, v, inexact=True)
@@ -89,7 +89,7 @@ def polydiv(u: Tensor, v: Tensor, *, trim_leading_zeros: bool = False) -> tuple[
     ) else rest
 
 
-def poly(seq_of_zeros: Tensor) -> Any:
+def poly(seq_of_zeros: Tensor) -> Array:
     """The coefficients of the monic polynomial with the given roots.
 
     For a square matrix it is the characteristic polynomial.
@@ -139,7 +139,7 @@ def polyfit(
     return found, multiply(spread if y.ndim == 1 else spread[:, :, None], free)
 
 
-def roots(p: Tensor, *, strip_zeros: bool = True) -> Any:
+def roots(p: Tensor, *, strip_zeros: bool = True) -> Array:
     """The roots of a polynomial: the eigenvalues of its companion matrix.
 
     Zero coefficients at both ends are stripped, which needs known numbers; use `strip_zeros=False`
@@ -163,7 +163,7 @@ def roots(p: Tensor, *, strip_zeros: bool = True) -> Any:
     return concatenate([eigvals(square), nothing])
 
 
-def polyder(p: Tensor, m: int = 1) -> Any:
+def polyder(p: Tensor, m: int = 1) -> Array:
     """The m-th derivative of a polynomial."""
     p = vector("polyder: p", p)
     for _ in range(min(count_of("polyder: m", m), p.shape[0])):
@@ -172,7 +172,7 @@ def polyder(p: Tensor, m: int = 1) -> Any:
     return p
 
 
-def polyint(p: Tensor, m: int = 1, k: Any = None) -> Any:
+def polyint(p: Tensor, m: int = 1, k: Any = None) -> Array:
     """The m-th antiderivative of a polynomial; `k` are the integration constants."""
     p, m = vector("polyint: p", p), count_of("polyint: m", m, most=10_000)
     dtype = result_dtype(p, inexact=True)
@@ -190,7 +190,7 @@ def interp(
     left: Tensor | str | None = None,
     right: Tensor | str | None = None,
     period: Tensor | None = None,
-) -> Any:
+) -> Array:
     """Linear interpolation at x of the points (xp, fp) with ascending xp.
 
     Outside of the range the result is `left` and `right`: None takes the end point, "extrapolate"
@@ -234,7 +234,7 @@ def interp(
 # -- windows ------------------------------------------------------------------------------------
 
 
-def _window(name: str, size: int, *weights: float) -> Any:
+def _window(name: str, size: int, *weights: float) -> Array:
     """A sum of cosines, weights[k] that of k whole turns along the window."""
     size = count_of(f"{name}: M", size, -(2**31))
     if size <= 1:
@@ -244,27 +244,27 @@ def _window(name: str, size: int, *weights: float) -> Any:
     return new_array(np.array(row, "float32"))
 
 
-def hanning(M: int) -> Any:
+def hanning(M: int) -> Array:
     """The Hann window: a raised cosine, zero at both ends."""
     return _window("hanning", M, 0.5, -0.5)
 
 
-def hamming(M: int) -> Any:
+def hamming(M: int) -> Array:
     """The Hamming window: a raised cosine with steps at both ends."""
     return _window("hamming", M, 0.54, -0.46)
 
 
-def blackman(M: int) -> Any:
+def blackman(M: int) -> Array:
     """The Blackman window, a sum of three cosines."""
     return _window("blackman", M, 0.42, -0.5, 0.08)
 
 
-def bartlett(M: int) -> Any:
+def bartlett(M: int) -> Array:
     """The Bartlett window: a triangle, zero at both ends."""
     return new_array(np.bartlett(count_of("bartlett: M", M, -(2**31))).astype("float32"))
 
 
-def kaiser(M: int, beta: float) -> Any:
+def kaiser(M: int, beta: float) -> Array:
     """The Kaiser window; a larger `beta` gives a wider main lobe and lower side lobes."""
     M = count_of("kaiser: M", M, -(2**31))
     beta = known_real("kaiser: beta", beta)
@@ -276,7 +276,7 @@ def kaiser(M: int, beta: float) -> Any:
 
 
 @eager
-def i0(x: Tensor) -> Any:
+def i0(x: Tensor) -> Array:
     """The modified Bessel function of the first kind of order 0."""
     x = convert_exactly(x, result_dtype(as_operand(x), inexact=True))
     return multiply(exp(abs(x)), apply("bessel_i0e", x))

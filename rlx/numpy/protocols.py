@@ -26,7 +26,7 @@ IN_PLACE = {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmas
 OTHER_NAMES = {"a_min": "min", "a_max": "max"}  # arguments that rlx.numpy calls otherwise
 
 
-def __array_ufunc__(ufunc: np.ufunc, method: str, args: tuple, keywords: dict[str, Any]) -> Any:
+def __array_ufunc__(ufunc: np.ufunc, method: str, args: tuple, keywords: dict[str, Any]) -> Array:
     """What a ufunc of NumPy, or a method of one, gives for rlx arrays."""
     if method == "at":  # NumPy's writes to the array, that of rlx.numpy gives another one
         _check_written(_ufunc_name(ufunc, method), args[0])

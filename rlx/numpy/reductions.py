@@ -12,6 +12,7 @@ from ..ir.errors import ShapeError
 from ..ir.types import DTYPES, as_dtype, empty_result, is_bool, is_complex, is_integer, is_signed
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.arguments import count_of, flag
+from ..trace.array import Array
 from ..trace.axes import one_axis, some_axes
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype, rounded_once
 from ..transforms.eager import eager
@@ -23,12 +24,12 @@ Axis = int | Sequence[int] | None
 HALVES = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
-def keep_axes(x: Any, shape: Sequence[Any], axes: Sequence[int]) -> Any:
+def keep_axes(x: Any, shape: Sequence[Any], axes: Sequence[int]) -> Array:
     """Restore reduced axes with size 1."""
     return reshape(x, tuple(1 if i in axes else n for i, n in enumerate(shape)))
 
 
-def reduced(name: str, op: str, x: Any, axis: Axis, keepdims: bool) -> Any:
+def reduced(name: str, op: str, x: Any, axis: Axis, keepdims: bool) -> Array:
     """Reduce by an op over axes as users give them."""
     axes = tuple(sorted(some_axes(name, axis, x.ndim)))
     result = apply(op, x, axes=axes) if axes else x
@@ -54,7 +55,7 @@ def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: s
         initial: Tensor | None = None,
         where: Tensor | None = None,
         promote_integers: bool = True,
-    ) -> Any:
+    ) -> Array:
         refuse_out(name, out)
         a = as_tensor(a)
         grown = total_dtype(a.dtype) if promote_integers else a.dtype
@@ -82,7 +83,7 @@ def _extreme(name: str, op: str, for_bool: str, combine: Callable[..., Any], doc
         keepdims: bool = False,
         initial: Tensor | None = None,
         where: Tensor | None = None,
-    ) -> Any:
+    ) -> Array:
         refuse_out(name, out)
         a = as_tensor(a)
         if where is not None:
@@ -161,7 +162,7 @@ def _logical(name: str, op: str, neutral: bool, doc: str):
         out: None = None,
         keepdims: bool = False,
         where: Tensor | None = None,
-    ) -> Any:
+    ) -> Array:
         refuse_out(name, out)
         a = truth(a)
         a = a if where is None else choose(where, a, neutral)
@@ -174,12 +175,12 @@ any = _logical("any", "reduce_or", False, "Whether any element over axes is true
 all = _logical("all", "reduce_and", True, "Whether all elements over axes are true.")
 
 
-def count_nonzero(a: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
+def count_nonzero(a: Tensor, axis: Axis = None, keepdims: bool = False) -> Array:
     """The number of nonzero elements over axes."""
     return sum(truth(a), axis, keepdims=keepdims)
 
 
-def ptp(a: Tensor, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
+def ptp(a: Tensor, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
     """The range of values over axes: maximum minus minimum."""
     refuse_out("ptp", out)
     return max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims)
@@ -191,7 +192,7 @@ def ptp(a: Tensor, axis: Axis = None, out: None = None, keepdims: bool = False) 
 def _place(name: str, doc: str):
     def function(
         a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
-    ) -> Any:
+    ) -> Array:
         refuse_out(name, out)
         a = as_tensor(a)
         flat, place = along(name, a, axis)
@@ -225,7 +226,7 @@ argmin = _place(
 
 
 def _running_total(name: str, doc: str):
-    def function(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+    def function(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
         refuse_out(name, out)
         x, place = along(name, a, axis)
         x = convert(x, total_dtype(x.dtype) if dtype is None else as_dtype(dtype))
@@ -235,7 +236,7 @@ def _running_total(name: str, doc: str):
 
 
 def _running_extreme(name: str, doc: str):
-    def function(x: Tensor, axis: int | None = None) -> Any:
+    def function(x: Tensor, axis: int | None = None) -> Array:
         x, place = along(name, x, axis)
         if is_bool(x.dtype):
             return truth(apply(name, convert(x, DTYPES["uint8"]), axis=place))
@@ -256,7 +257,7 @@ def diff(
     axis: int = -1,
     prepend: Tensor | None = None,
     append: Tensor | None = None,
-) -> Any:
+) -> Array:
     """The n-th discrete difference along an axis.
 
     `prepend` and `append` are joined to `a` first; scalars are broadcast to a slice of size 1.
@@ -280,7 +281,7 @@ def diff(
     return a
 
 
-def ediff1d(ary: Tensor, to_end: Tensor | None = None, to_begin: Tensor | None = None) -> Any:
+def ediff1d(ary: Tensor, to_end: Tensor | None = None, to_begin: Tensor | None = None) -> Array:
     """The differences of consecutive elements of the flattened array.
 
     `to_begin` and `to_end` are joined to the differences.
@@ -294,7 +295,7 @@ def ediff1d(ary: Tensor, to_end: Tensor | None = None, to_begin: Tensor | None =
     return concatenate(parts) if len(parts) > 1 else found
 
 
-def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, axis: int = -1) -> Any:
+def trapezoid(y: Tensor, x: Tensor | None = None, dx: Tensor = 1.0, axis: int = -1) -> Array:
     """The integral along an axis by the trapezoidal rule.
 
     Samples are at `x`, or `dx` apart.
@@ -304,7 +305,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, axis: int = -
     return rounded_once(lambda y, x: _trapezoid(y, x, dx, axis), y, x)
 
 
-def _trapezoid(y: Tensor, x: Tensor | None, dx: float, axis: int) -> Any:
+def _trapezoid(y: Any, x: Any, dx: Any, axis: int) -> Array:
     given = [as_operand(a) for a in (y, x) if a is not None]
     dtype = result_dtype(*given, inexact=True)
     y, x = (a if a is None else convert_exactly(a, dtype) for a in (y, x))
@@ -324,7 +325,7 @@ def _cumulative(name: str, fn: Callable[..., Any], first: int, doc: str):
 
     def function(
         x: Tensor, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-    ) -> Any:
+    ) -> Array:
         x = as_tensor(x)
         place = one_axis(name, 0 if axis is None and x.ndim == 1 else axis, x.ndim)
         result = fn(x, place, dtype)

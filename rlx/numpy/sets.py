@@ -97,7 +97,7 @@ def _sized_unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _in_order(x: Any, equal_nan: bool = True) -> tuple[Any, Any, Any]:
+def _in_order(x: Any, equal_nan: bool = True) -> tuple[Array, Array, Array]:
     """The order of slices along the first axis, these, and which are the first of their kind."""
     rows = reshape(x, (x.shape[0], -1))
     columns = [rows[:, i] for i in reversed(range(rows.shape[1]))]
@@ -134,7 +134,7 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
-def unique_values(x: Tensor, /, *, size: Size | None = None, fill_value: Any = None) -> Any:
+def unique_values(x: Tensor, /, *, size: Size | None = None, fill_value: Any = None) -> Array:
     """The sorted unique elements; NaNs differ."""
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
@@ -173,7 +173,7 @@ def isin(
     invert: bool = False,
     *,
     method: str = "auto",
-) -> Any:
+) -> Array:
     """Elementwise test whether each element is in `test_elements`.
 
     `method` and `assume_unique` do not change the result.
@@ -194,14 +194,14 @@ def _known_pair(name: str, x: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray
     return known_array(name, x, fix), known_array(name, y, fix)
 
 
-def _vectors(x: Tensor, y: Tensor) -> tuple[Any, Any]:
+def _vectors(x: Tensor, y: Tensor) -> tuple[Array, Array]:
     """Both arrays as vectors of one dtype."""
     x, y = ravel(x), ravel(y)
     dtype = result_dtype(x, y)
     return convert(x, dtype), convert(y, dtype)
 
 
-def _chosen(values: Any, is_kept: Any, size: Size, fill_value: Any) -> tuple[Any, Any]:
+def _chosen(values: Any, is_kept: Any, size: Size, fill_value: Any) -> tuple[Array, Array]:
     """The first `size` of the kept values, and which places they fill.
 
     The rest is `fill_value`, or the first value.
@@ -248,7 +248,7 @@ def intersect1d(
     return values, *(where(is_filled, a, end) for a, end in zip(found, ends, strict=True))
 
 
-def union1d(ar1: Tensor, ar2: Tensor, *, size: Size | None = None, fill_value: Any = None) -> Any:
+def union1d(ar1: Tensor, ar2: Tensor, *, size: Size | None = None, fill_value: Any = None) -> Array:
     """The sorted unique elements of either array; traced code needs `size`."""
     return unique(concatenate([ravel(ar1), ravel(ar2)]), size=size, fill_value=fill_value)
 
@@ -260,7 +260,7 @@ def setdiff1d(
     *,
     size: Size | None = None,
     fill_value: Any = None,
-) -> Any:
+) -> Array:
     """The sorted unique elements of `ar1` that are not in `ar2`.
 
     Traced code needs `size`; shorter results are padded with `fill_value`, by default 0.
@@ -284,7 +284,7 @@ def setxor1d(
     *,
     size: Size | None = None,
     fill_value: Any = None,
-) -> Any:
+) -> Array:
     """The sorted unique elements that are in exactly one of the arrays.
 
     Traced code needs `size`; shorter results are padded with `fill_value`, by default the minimum.
@@ -299,7 +299,7 @@ def setxor1d(
     return _chosen(ordered, logical_and(is_new, logical_not(is_shared)), size, fill_value)[0]
 
 
-def trim_zeros(filt: Tensor, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Any:
+def trim_zeros(filt: Tensor, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Array:
     """Trim leading ("f") and trailing ("b") zeros along axes; None takes all axes."""
     known = known_array("trim_zeros", filt, "slice the array")
     choice("trim_zeros: trim", trim, ("f", "b", "fb", "bf", "F", "B", "FB", "BF", ""))

@@ -10,6 +10,7 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, MOST_ELEMENTS, is_bool, is_float
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.arguments import choice, flag, members, wrong
+from ..trace.array import Array
 from ..trace.array_arguments import vector
 from ..trace.axes import integer, one_axis
 from ..trace.index.items import index_dtype
@@ -33,7 +34,7 @@ def sort(
     order: None = None,
     stable: bool = True,
     descending: bool = False,
-) -> Any:
+) -> Array:
     """A sorted copy of an array along an axis; None sorts all elements.
 
     The sort is stable whatever `kind` says. NaNs come last, with `descending` first.
@@ -53,7 +54,7 @@ def argsort(
     stable: bool = True,
     descending: bool = False,
     dtype: Any = None,
-) -> Any:
+) -> Array:
     """The indices that sort an array along an axis, as int32 or `dtype`.
 
     The sort is stable whatever `kind` says, also with `descending`.
@@ -72,7 +73,7 @@ def _check_plain(name: str, kind: Any, order: Any) -> None:
         )
 
 
-def _order_of(a: Tensor, axis: int | None, descending: bool) -> Any:
+def _order_of(a: Tensor, axis: int | None, descending: bool) -> Array:
     a, place = along("argsort", a, axis)
     numbers = apply_like(a, "iota", shape=tuple(a.shape), axis=place, dtype="int32")
     if not descending:
@@ -83,7 +84,7 @@ def _order_of(a: Tensor, axis: int | None, descending: bool) -> Any:
     return apply("flip", subtract(a.shape[place] - 1, order), axes=(place,))
 
 
-def lexsort(keys: Sequence[Tensor], axis: int = -1) -> Any:
+def lexsort(keys: Sequence[Tensor], axis: int = -1) -> Array:
     """The indices of an indirect stable sort by several keys, the last key first."""
     tensors = [as_tensor(key) for key in members("lexsort: keys", keys)]
     if not tensors:
@@ -95,7 +96,7 @@ def lexsort(keys: Sequence[Tensor], axis: int = -1) -> Any:
     return apply("sort", *reversed(tensors), numbers, axis=place, n_keys=len(tensors))[-1]
 
 
-def partition(a: Tensor, kth: int, axis: int = -1) -> Any:
+def partition(a: Tensor, kth: int, axis: int = -1) -> Array:
     """A copy whose element `kth` is where sorting would put it.
 
     The whole axis is sorted, which satisfies the definition.
@@ -104,7 +105,7 @@ def partition(a: Tensor, kth: int, axis: int = -1) -> Any:
     return sort(a, axis)
 
 
-def argpartition(a: Tensor, kth: int, axis: int = -1) -> Any:
+def argpartition(a: Tensor, kth: int, axis: int = -1) -> Array:
     """The indices that partition an array, see `partition`."""
     _check_rank("argpartition", a, kth, axis)
     return argsort(a, axis)
@@ -121,7 +122,7 @@ def _check_rank(name: str, a: Tensor, kth: Any, axis: int) -> None:
             )
 
 
-def sort_complex(a: Tensor) -> Any:
+def sort_complex(a: Tensor) -> Array:
     """The elements as complex numbers, sorted by real, then by imaginary part."""
     a = as_tensor(a)
     return sort(convert(a, result_dtype(a, 1j)))
@@ -129,7 +130,7 @@ def sort_complex(a: Tensor) -> Any:
 
 def searchsorted(
     a: Tensor, v: Tensor, side: str = "left", sorter: Tensor | None = None, *, method: str = "scan"
-) -> Any:
+) -> Array:
     """The indices at which to insert `v` into the sorted vector `a` to keep its order.
 
     `side` "left" inserts before equal elements, "right" after them. `sorter` holds the indices that
@@ -161,7 +162,7 @@ def check_vector(name: str, x: Any) -> None:
         raise ShapeError(f"{name}: {x.type} is no vector", fix="give an array with one axis")
 
 
-def _is_before(element: Any, v: Any, side: str) -> Any:
+def _is_before(element: Any, v: Any, side: str) -> Array:
     """Whether v belongs behind an element; NaN is the greatest."""
     if side == "left":
         before = less(element, v)
@@ -172,7 +173,7 @@ def _is_before(element: Any, v: Any, side: str) -> Any:
     return logical_or(before, isnan(v)) if is_float(v.dtype) else before
 
 
-def digitize(x: Tensor, bins: Tensor, right: bool = False, *, method: str | None = None) -> Any:
+def digitize(x: Tensor, bins: Tensor, right: bool = False, *, method: str | None = None) -> Array:
     """The index of the bin of each element; `bins` are monotonic edges.
 
     With `right` a bin includes its right edge instead of the left one.

@@ -10,6 +10,7 @@ import numpy as np
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact, promote
 from ..trace.apply import apply_like, as_operand, as_tensor
 from ..trace.arguments import flag
+from ..trace.array import Array
 from ..trace.axes import broadcast_shapes, number, one_axis, some_axes
 from ..trace.promotion import (
     FLOAT,
@@ -40,7 +41,7 @@ from .reductions import HALVES, Axis, all, argmax, argmin, cumprod, cumsum, max,
 from .sorting import check_vector
 
 
-def _inexact(x: Any, dtype: Any) -> tuple[Any, np.dtype]:
+def _inexact(x: Any, dtype: Any) -> tuple[Array, np.dtype]:
     """The operand in the dtype for sums, and the dtype of the result."""
     if dtype is not None:
         result = as_dtype(dtype)
@@ -70,7 +71,7 @@ def mean(
     out: None = None,
     keepdims: bool = False,
     where: Tensor | None = None,
-) -> Any:
+) -> Array:
     """The arithmetic mean over axes; None takes all axes.
 
     Integers and bools give float32.
@@ -130,7 +131,7 @@ def var(
     *,
     mean: Tensor | None = None,
     correction: float | None = None,
-) -> Any:
+) -> Array:
     """The variance over axes: squared deviations summed, divided by count - `ddof`.
 
     `mean`, if given, is used for the mean; it keeps the reduced axes with size 1.
@@ -162,7 +163,7 @@ def std(
     *,
     mean: Tensor | None = None,
     correction: float | None = None,
-) -> Any:
+) -> Array:
     """The standard deviation over axes: the square root of `var`."""
     return sqrt(var(a, axis, dtype, out, ddof, keepdims, where, mean=mean, correction=correction))
 
@@ -170,7 +171,7 @@ def std(
 # -- without NaN --------------------------------------------------------------------------------
 
 
-def _without_nan(x: Tensor, filler: Any) -> Any:
+def _without_nan(x: Tensor, filler: Any) -> Array:
     x = as_tensor(x)
     return choose(isnan(x), convert(filler, x.dtype), x) if is_inexact(x.dtype) else x
 
@@ -184,7 +185,7 @@ def _nan_total(name: str, total: Callable[..., Any], neutral: int, doc: str):
         keepdims: bool = False,
         initial: Tensor | None = None,
         where: Tensor | None = None,
-    ) -> Any:
+    ) -> Array:
         return total(_without_nan(a, neutral), axis, dtype, out, keepdims, initial, where)
 
     return named(function, name, doc)
@@ -202,7 +203,7 @@ def _nan_extreme(name: str, extreme: Callable[..., Any], least: float, doc: str)
         keepdims: bool = False,
         initial: Tensor | None = None,
         where: Tensor | None = None,
-    ) -> Any:
+    ) -> Array:
         result = extreme(_without_nan(a, least), axis, out, keepdims, initial, where)
         if not is_inexact(result.dtype):
             return result
@@ -222,7 +223,7 @@ nanmin = _nan_extreme(
 
 def nanargmax(
     a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
-) -> Any:
+) -> Array:
     """The index of the maximum along an axis, ignoring NaNs; -1 if all are NaN."""
     refuse_out("nanargmax", out)
     place = argmax(_without_nan(a, -np.inf), axis, keepdims=keepdims)
@@ -231,14 +232,14 @@ def nanargmax(
 
 def nanargmin(
     a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
-) -> Any:
+) -> Array:
     """The index of the minimum along an axis, ignoring NaNs; -1 if all are NaN."""
     refuse_out("nanargmin", out)
     place = argmin(_without_nan(a, np.inf), axis, keepdims=keepdims)
     return choose(all(isnan(a), axis, keepdims=bool(keepdims)), -1, place)
 
 
-def _where_not_nan(x: Any, where: Tensor | None) -> Any:
+def _where_not_nan(x: Any, where: Tensor | None) -> Array:
     is_there = logical_not(isnan(x))
     return is_there if where is None else logical_and(is_there, where)
 
@@ -250,7 +251,7 @@ def nanmean(
     out: None = None,
     keepdims: bool = False,
     where: Tensor | None = None,
-) -> Any:
+) -> Array:
     """The mean over axes, ignoring NaNs."""
     refuse_out("nanmean", out)
     a = as_tensor(a)
@@ -266,7 +267,7 @@ def nanvar(
     keepdims: bool = False,
     where: Tensor | None = None,
     mean: Tensor | None = None,
-) -> Any:
+) -> Array:
     """The variance over axes, ignoring NaNs."""
     a = as_tensor(a)
     return var(a, axis, dtype, out, ddof, keepdims, _where_not_nan(a, where), mean=mean)
@@ -281,17 +282,17 @@ def nanstd(
     keepdims: bool = False,
     where: Tensor | None = None,
     mean: Tensor | None = None,
-) -> Any:
+) -> Array:
     """The standard deviation over axes, ignoring NaNs."""
     return sqrt(nanvar(a, axis, dtype, out, ddof, keepdims, where, mean=mean))
 
 
-def nancumsum(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def nancumsum(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The cumulative sum along an axis, NaNs treated as 0."""
     return cumsum(_without_nan(a, 0), axis, dtype, out)
 
 
-def nancumprod(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def nancumprod(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """The cumulative product along an axis, NaNs treated as 1."""
     return cumprod(_without_nan(a, 1), axis, dtype, out)
 
@@ -308,7 +309,7 @@ def cov(
     fweights: Tensor | None = None,
     aweights: Tensor | None = None,
     dtype: Any = None,
-) -> Any:
+) -> Array:
     """The covariance matrix of variables, the rows of `m` (columns if not `rowvar`).
 
     `fweights` are integer repeat counts of the observations, `aweights` their relative importance.
@@ -330,7 +331,7 @@ def _variables(m: Tensor, y: Tensor | None, rowvar: bool, dtype: Any) -> tuple[A
     return m, promote(result, second)
 
 
-def _covariance(m: Any, taken: float, fweights: Tensor | None, aweights: Tensor | None) -> Any:
+def _covariance(m: Any, taken: float, fweights: Tensor | None, aweights: Tensor | None) -> Array:
     """The covariances of rows; `taken` is taken off their count."""
     if fweights is None and aweights is None:
         offset = subtract(m, mean(m, 1, keepdims=True))
@@ -348,7 +349,7 @@ def _covariance(m: Any, taken: float, fweights: Tensor | None, aweights: Tensor 
     return squeeze(divide(product, subtract(total, share)))
 
 
-def corrcoef(x: Tensor, y: Tensor | None = None, rowvar: bool = True, dtype: Any = None) -> Any:
+def corrcoef(x: Tensor, y: Tensor | None = None, rowvar: bool = True, dtype: Any = None) -> Array:
     """The matrix of Pearson correlation coefficients of variables, see `cov`."""
     m, result = _variables(x, y, rowvar, dtype)
     table = _covariance(m, 1, None, None)

@@ -12,6 +12,7 @@ import numpy as np
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
 from ..trace.arguments import check_precision, choice, count_of, members, wrong
+from ..trace.array import Array
 from ..trace.promotion import convert, result_dtype, wide_dtype
 from .contraction import contracted
 from .creation import arange
@@ -30,7 +31,7 @@ def einsum(
     optimize: Any = "auto",
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """Einstein summation: `einsum("ij,jk->ik", x, y)` is `x @ y`.
 
     Operands are contracted in pairs, the pair with the smallest result first, or along the path
@@ -63,7 +64,7 @@ def _contracted(
     tensors: list[Any],
     optimize: Any,
     preferred_element_type: Any,
-) -> Any:
+) -> Array:
     """The sum of products, two of the operands at a time."""
     is_path = isinstance(optimize, list | tuple)
     if not is_path:

@@ -17,6 +17,7 @@ from ..ir.lazy import late
 from ..trace import pytree
 from ..trace.apply import as_tensor
 from ..trace.arguments import callable_of, count_of
+from ..trace.array import Array
 from ..trace.axes import broadcast_shapes, one_axis
 from ..trace.make_graph import check_function, function_name
 from ..trace.promotion import broadcast_to
@@ -92,7 +93,7 @@ def _parse(signature: str) -> list[Core]:
     return [tuple(re.findall(r"\w+", part)) for part in re.findall(_ARGUMENT, left)]
 
 
-def _mapped(fn: Callable[..., Any], given: list[Any], owned: Sequence[Core]) -> Any:
+def _mapped(fn: Callable[..., Any], given: list[Any], owned: Sequence[Core]) -> Array:
     """Map a function over the axes in front of those the arguments own."""
     sizes: dict[str, Any] = {}
     fronts = []
@@ -135,7 +136,7 @@ def _mapped(fn: Callable[..., Any], given: list[Any], owned: Sequence[Core]) -> 
 
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Tensor, *args: Any, **kwargs: Any
-) -> Any:
+) -> Array:
     """Apply a function of vectors to all 1-d slices along an axis.
 
     The axes of its result replace the axis.
@@ -162,7 +163,7 @@ def apply_along_axis(
     return pytree.map(put_back, whole(moved))
 
 
-def apply_over_axes(func: Callable[..., Any], a: Tensor, axes: int | Sequence[int]) -> Any:
+def apply_over_axes(func: Callable[..., Any], a: Tensor, axes: int | Sequence[int]) -> Array:
     """Apply a reduction `func(x, axis)` over several axes in turn; axes keep size 1."""
     check_function(func, "apply_over_axes: the function")
     a = as_tensor(a)
@@ -206,7 +207,7 @@ class ufunc:
         self.identity = identity
         self._total, self._running = total, running
 
-    def __call__(self, *args: Tensor, out: None = None, where: None = None) -> Any:
+    def __call__(self, *args: Tensor, out: None = None, where: None = None) -> Array:
         refuse_out(self.__name__, out)
         if where is not None:
             raise self._wrong(
@@ -231,7 +232,7 @@ class ufunc:
         keepdims: bool = False,
         initial: Tensor | None = None,
         where: Tensor | None = None,
-    ) -> Any:
+    ) -> Array:
         """Reduce an array along an axis by the function; None reduces all elements."""
         a = self._operand("reduce", a, dtype, out)
         start = self.identity if initial is None else initial
@@ -243,11 +244,12 @@ class ufunc:
             return self._total(a, axis, keepdims=keepdims, **mask, **begin)
         place, shape = (0, (1,) * a.ndim) if axis is None else self._place("reduce", a, axis)
         mask = None if where is None else broadcast_to(as_tensor(where), a.shape)
-        a, mask = (x if x is None or axis is not None else ravel(x) for x in (a, mask))
+        if axis is None:
+            a, mask = ravel(a), None if mask is None else ravel(mask)
         result = self._fold(a, mask, place, start)
         return reshape(result, shape) if keepdims else result
 
-    def accumulate(self, a: Tensor, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
+    def accumulate(self, a: Tensor, axis: int = 0, dtype: Any = None, out: None = None) -> Array:
         """The results of applying the function cumulatively along an axis."""
         a = self._operand("accumulate", a, dtype, out)
         place, _ = self._place("accumulate", a, axis)
@@ -265,7 +267,7 @@ class ufunc:
 
     def at(
         self, a: Tensor, indices: Any, b: Tensor | None = None, /, *, inplace: bool = False
-    ) -> Any:
+    ) -> Array:
         """A copy with the function applied at indices, repeated indices one by one."""
         indexing.check_copied(f"{self.__name__}.at", inplace)
         more = () if b is None else (as_tensor(b),)
@@ -290,7 +292,7 @@ class ufunc:
 
     def reduceat(
         self, a: Tensor, indices: Tensor, axis: int = 0, dtype: Any = None, out: None = None
-    ) -> Any:
+    ) -> Array:
         """Reduce the slices from each index up to the next one.
 
         Where the next index is not greater, the result is the element at the index.
@@ -311,7 +313,7 @@ class ufunc:
         result = loops.scan(step, indexing.take(rows, starts, 0), (numbers, rows))[0]
         return moveaxis(result, 0, place)
 
-    def outer(self, A: Tensor, B: Tensor, /) -> Any:
+    def outer(self, A: Tensor, B: Tensor, /) -> Array:
         """The function applied to all pairs of elements of A and B."""
         A, B = self._operand("outer", A), as_tensor(B)
         return self.function(reshape(A, (*A.shape, *(1,) * B.ndim)), B)
@@ -347,7 +349,7 @@ class ufunc:
         place = one_axis(f"{self.__name__}.{name}", axis, a.ndim)
         return place, tuple(1 if i == place else n for i, n in enumerate(a.shape))
 
-    def _operand(self, name: str, a: Any, dtype: Any = None, out: Any = None) -> Any:
+    def _operand(self, name: str, a: Any, dtype: Any = None, out: Any = None) -> Array:
         """The operand of a method that is for functions of two numbers."""
         refuse_out(f"{self.__name__}.{name}", out)
         if (self.nin, self.nout) != (2, 1):

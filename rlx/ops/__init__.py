@@ -21,6 +21,7 @@ from ..ir.types import is_bool as is_bool, is_float as is_float
 from ..numpy.elementwise import named as named
 from ..trace.apply import as_tensor as as_tensor
 from ..trace.arguments import choice as choice
+from ..trace.array import Array
 from ..trace.axes import integer as integer
 from ..trace.tensor import TracedTensor as TracedTensor
 
@@ -40,7 +41,7 @@ def _reduction(name: str, combine: str, neutral: Callable[[np.dtype], Any], doc:
         unique_indices: bool = False,
         bucket_size: int | None = None,
         mode: str | None = None,
-    ) -> Any:
+    ) -> Array:
         rows, ids = as_tensor(data), as_tensor(segment_ids)
         if rows.shape[: ids.ndim] != ids.shape:
             raise ShapeError(

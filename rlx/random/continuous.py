@@ -17,6 +17,7 @@ from ..ir.types import as_dtype, is_complex, is_float, is_inexact
 from ..numpy import linalg
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import choice
+from ..trace.array import Array
 from ..trace.axes import as_shape, broadcast_shapes, integer
 from ..trace.host import is_python_scalar, scalar_to_numpy
 from ..trace.promotion import FLOAT, fit, promote_operands
@@ -28,7 +29,7 @@ UNSIGNED = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4, 8)}
 @takes_key
 def uniform(
     key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
-) -> Any:
+) -> Array:
     """Uniform distribution on [`minval`, `maxval`).
 
     >>> from rlx.random import key
@@ -49,7 +50,7 @@ def word_of(dtype: np.dtype) -> np.dtype:
     return UNSIGNED[1 if info.nmant < 8 else info.bits // 8]
 
 
-def between(random: Any, dtype: np.dtype, low: Any, high: Any) -> Any:
+def between(random: Any, dtype: np.dtype, low: Any, high: Any) -> Array:
     """Convert random bits to floats in [low, high)."""
     # random fraction bits under the exponent of 1: numbers from 1 up to 2
     word = UNSIGNED[dtype.itemsize]
@@ -66,7 +67,7 @@ def between(random: Any, dtype: np.dtype, low: Any, high: Any) -> Any:
 
 
 @takes_key
-def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def normal(key: Any, shape: Any = (), dtype: Any = None) -> Array:
     """Standard normal distribution.
 
     For a complex dtype the real and imaginary parts have variance 1/2.
@@ -80,7 +81,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     return normal_of(bits(key, shape, word_of(dtype)), dtype)
 
 
-def normal_of(random: Any, dtype: np.dtype) -> Any:
+def normal_of(random: Any, dtype: np.dtype) -> Array:
     """Convert random bits to standard normal numbers."""
     # -1 itself would give -inf
     low = float(np.nextafter(dtype.type(-1), dtype.type(0)))
@@ -88,7 +89,9 @@ def normal_of(random: Any, dtype: np.dtype) -> Any:
 
 
 @takes_key
-def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
+def truncated_normal(
+    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None
+) -> Array:
     """Standard normal distribution truncated to the interval from `lower` to `upper`."""
     dtype = check_float("truncated_normal", dtype)
     low, high = (as_tensor(x).astype(dtype) for x in (lower, upper))
@@ -102,20 +105,20 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 
 
 @takes_key
-def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Array:
     """Log-normal distribution: exp of a normal variable with deviation `sigma`."""
     shape, (sigma,) = with_parameters("lognormal", shape, dtype, sigma)
     return rnp.exp(normal(key, shape, dtype) * sigma)
 
 
 @takes_key
-def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Array:
     """Exponential distribution with mean 1."""
     return -rnp.log1p(-uniform(key, shape, check_float("exponential", dtype)))
 
 
 @takes_key
-def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None) -> Any:
+def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None) -> Array:
     """Standard Gumbel distribution.
 
     The `mode` "high" uses twice the bits, for rarer values than the default "low" can give.
@@ -130,7 +133,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
 
 
 @takes_key
-def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Array:
     """Standard Laplace distribution."""
     dtype = check_float("laplace", dtype)
     above = float(ml_dtypes.finfo(dtype).epsneg) - 1.0
@@ -139,7 +142,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 @takes_key
-def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Array:
     """Standard logistic distribution."""
     dtype = check_float("logistic", dtype)
     u = uniform(key, shape, dtype, minval=_tiny(dtype))
@@ -147,7 +150,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 @takes_key
-def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Array:
     """Standard Cauchy distribution."""
     dtype = check_float("cauchy", dtype)
     u = uniform(key, shape, dtype, minval=float(ml_dtypes.finfo(dtype).eps))
@@ -155,28 +158,30 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 @takes_key
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Array:
     """Pareto distribution on [1, inf) with shape parameter `b`."""
     shape, (b,) = with_parameters("pareto", shape, dtype, b)
     return rnp.exp(exponential(key, shape, dtype) / b)
 
 
 @takes_key
-def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Array:
     """Rayleigh distribution with the given `scale`."""
     shape, (scale,) = with_parameters("rayleigh", shape, dtype, scale)
     return scale * rnp.sqrt(rnp.log(uniform(key, shape, dtype)) * -2.0)
 
 
 @takes_key
-def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Array:
     """Standard Maxwell distribution: the norm of a normal vector in 3 dimensions."""
     x = normal(key, (*as_shape(shape), 3), check_float("maxwell", dtype))
     return rnp.sqrt(rnp.sum(x * x, -1))
 
 
 @takes_key
-def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
+def double_sided_maxwell(
+    key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None
+) -> Array:
     """Double-sided Maxwell distribution: `loc` plus or minus `scale` * `maxwell`.
 
     The result has shape `shape` + the shape of the parameters.
@@ -191,7 +196,7 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
 
 
 @takes_key
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Array:
     """Wald (inverse Gaussian) distribution with mean `mean` and scale 1.
 
     Michael, Schucany and Haas, "Generating random variates using transformations with multiple
@@ -210,7 +215,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
 @takes_key
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
-) -> Any:
+) -> Array:
     """Weibull distribution with the given `scale` and `concentration`.
 
     The latter is the shape parameter. `shape` is that of the uniform draws, which broadcast with
@@ -224,7 +229,7 @@ def weibull_min(
 @takes_key
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
-) -> Any:
+) -> Array:
     """Triangular distribution on [`left`, `right`] with the given `mode`."""
     parameters = with_parameters("triangular", shape, dtype, left, mode, right)
     shape, (left, mode, right) = parameters
@@ -260,7 +265,7 @@ def with_parameters(name: str, shape: Any, dtype: Any, *parameters: Any) -> tupl
     return shape, [fit(x, dtype, shape) for x in given]
 
 
-def _times_sqrt2(x: Any) -> Any:
+def _times_sqrt2(x: Any) -> Array:
     return x * math.sqrt(2)
 
 
@@ -278,7 +283,7 @@ METHODS = ("cholesky", "eigh", "svd")
 @takes_key
 def multivariate_normal(
     key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None, method: str = "cholesky"
-) -> Any:
+) -> Array:
     """Multivariate normal distribution: means `f[..., n]`, covariances `f[..., n, n]`.
 
     They are `mean` and `cov`; shapes that do not fit are a `ShapeError`. `method` factors the
@@ -301,7 +306,7 @@ def multivariate_normal(
     return mean + rnp.matvec(_root(cov, method), numbers)
 
 
-def _root(cov: Any, method: str) -> Any:
+def _root(cov: Any, method: str) -> Array:
     """A matrix whose product with its transpose is the covariance."""
     choice("multivariate_normal: method", method, METHODS)
     if method == "cholesky":
@@ -314,7 +319,7 @@ def _root(cov: Any, method: str) -> Any:
 
 
 @takes_key
-def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None) -> Any:
+def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None) -> Array:
     """Random orthogonal matrices of size `n`, unitary for a complex dtype.
 
     Returns the shape `shape` + (n, n). They are uniform (Haar) distributed. With `m` they are n x

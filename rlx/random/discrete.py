@@ -19,6 +19,7 @@ from ..ir.errors import ArgumentError, DtypeError, ShapeError
 from ..ir.types import as_dtype, is_bool, is_float, is_integer
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import flag
+from ..trace.array import Array
 from ..trace.axes import as_shape, broadcast_shapes, one_axis
 from ..trace.control import cond, while_loop
 from ..trace.promotion import FLOAT, broadcast_to, convert, fit, promote_operands, result_dtype
@@ -30,7 +31,7 @@ from .keys import bits, split, takes_key
 
 
 @takes_key
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Array:
     """Uniform integers on [`minval`, `maxval`).
 
     `dtype` is int32 if not given. Where arrays of bounds leave no integer the result is `minval`;
@@ -87,7 +88,7 @@ def _check_bounds(low: Any, high: Any, dtype: np.dtype) -> None:
 
 
 @takes_key
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Array:
     """Bernoulli distribution: true with probability `p`.
 
     A `p` that is no float is a `DtypeError`. The `mode` "high" uses twice the bits, for a `p` near
@@ -104,14 +105,14 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
 
 
 @takes_key
-def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Array:
     """Rademacher distribution: 1 or -1 with equal probability."""
     signs = 2 * bernoulli(key, 0.5, shape).astype("int32") - 1
     return signs if dtype is None else signs.astype(dtype)
 
 
 @takes_key
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Array:
     """Geometric distribution: the number of trials of probability `p` up to a success."""
     p = as_tensor(p)
     u = uniform(key, p.shape if shape is None else shape, p.dtype)
@@ -127,7 +128,7 @@ def categorical(
     shape: Any = None,
     replace: bool = True,
     mode: str | None = None,
-) -> Any:
+) -> Array:
     """Categorical distribution: indices with probabilities `softmax(logits)`.
 
     The classes are along `axis`. `shape` is a batch of draws, then the shape of `logits` without
@@ -154,11 +155,11 @@ def categorical(
     return rnp.moveaxis(index, -1, 0).reshape(shape)
 
 
-def _remainder(x: Any, span: Any) -> Any:
+def _remainder(x: Any, span: Any) -> Array:
     return apply("rem", x, span)
 
 
-def _integers(x: Any) -> Any:
+def _integers(x: Any) -> Array:
     """Bounds as an integer array; a Python int gets the least dtype that holds it."""
     if isinstance(x, int) and not isinstance(x, bool):
         wide = "int32" if -(2**31) <= x < 2**31 else "int64" if x < 2**63 else "uint64"
@@ -173,7 +174,7 @@ def _nearest(number: int, dtype: np.dtype) -> int:
     return max(int(limit.min), min(number, int(limit.max)))
 
 
-def _clip(x: Any, low: int, high: int) -> Any:
+def _clip(x: Any, low: int, high: int) -> Array:
     return rnp.clip(x, _nearest(int(low), x.dtype), _nearest(int(high), x.dtype))
 
 
@@ -185,7 +186,7 @@ STIRLING_TAIL = [
 
 
 @takes_key
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Array:
     """Poisson distribution with mean `lam`; -1 where `lam` is NaN or negative.
 
     >>> from rlx.random import key
@@ -202,7 +203,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
     return rnp.where(lam == 0, 0, rnp.where(is_small, small, large))
 
 
-def _poisson_counted(key: Any, lam: Any, dtype: np.dtype) -> Any:
+def _poisson_counted(key: Any, lam: Any, dtype: np.dtype) -> Array:
     """How many factors a product of uniform numbers needs to fall below exp(-lam)."""
 
     def step(state: Any) -> Any:
@@ -216,7 +217,7 @@ def _poisson_counted(key: Any, lam: Any, dtype: np.dtype) -> Any:
     return count - 1
 
 
-def _poisson_rejected(key: Any, lam: Any, dtype: np.dtype) -> Any:
+def _poisson_rejected(key: Any, lam: Any, dtype: np.dtype) -> Array:
     b = 0.931 + 2.53 * rnp.sqrt(lam)
     a = -0.059 + 0.02483 * b
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
@@ -234,7 +235,7 @@ def _poisson_rejected(key: Any, lam: Any, dtype: np.dtype) -> Any:
     return _first_accepted(key, draw, lam).astype(dtype)
 
 
-def _first_accepted(key: Any, draw: Any, like: Any) -> Any:
+def _first_accepted(key: Any, draw: Any, like: Any) -> Array:
     """Draw `(k, is_accepted)` from uniform u in -0.5 to 0.5 and v until all are accepted."""
 
     def step(state: Any) -> Any:
@@ -250,7 +251,7 @@ def _first_accepted(key: Any, draw: Any, like: Any) -> Any:
 
 
 @takes_key
-def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Array:
     """Binomial distribution: the number of successes in `n` trials of probability `p`.
 
     The result is NaN where the parameters are invalid.
@@ -276,7 +277,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     return rnp.where(is_mirrored, whole.astype(dtype) - count, count)
 
 
-def _binomial_counted(key: Any, n: Any, p: Any) -> Any:
+def _binomial_counted(key: Any, n: Any, p: Any) -> Array:
     """How many waiting times for a success fit into n trials."""
     log_failure = rnp.log1p(-p)
 
@@ -291,7 +292,7 @@ def _binomial_counted(key: Any, n: Any, p: Any) -> Any:
     return while_loop(lambda state: rnp.any(state[1] <= n), step, start)[0] - 1
 
 
-def _binomial_rejected(key: Any, n: Any, p: Any) -> Any:
+def _binomial_rejected(key: Any, n: Any, p: Any) -> Array:
     deviation = rnp.sqrt(n * p * (1 - p))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * p
@@ -321,7 +322,7 @@ def _binomial_rejected(key: Any, n: Any, p: Any) -> Any:
 @takes_key
 def multinomial(
     key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int | bool = 1
-) -> Any:
+) -> Array:
     """Multinomial distribution: the counts of each outcome in `n` trials.
 
     The probabilities are along the last axis of `p`, the counts along the last axis of the result,
@@ -350,12 +351,12 @@ def multinomial(
     return convert(rnp.moveaxis(counts, 0, -1), dtype)
 
 
-def _log_factorial(k: Any) -> Any:
+def _log_factorial(k: Any) -> Array:
     half_log = 0.5 * math.log(2 * math.pi)
     return (k + 0.5) * rnp.log(k + 1) - (k + 1) + half_log + _stirling_tail(k)
 
 
-def _stirling_tail(k: Any) -> Any:
+def _stirling_tail(k: Any) -> Array:
     """log(k!) less Stirling's formula: by a table, then by a series."""
     place = rnp.floor(rnp.clip(k, 0.0, 9.0)).astype("int32")
     table = as_tensor(np.array(STIRLING_TAIL)).astype(k.dtype)
@@ -368,7 +369,7 @@ def _stirling_tail(k: Any) -> Any:
 
 
 @takes_key
-def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Array:
     """Permute the rows of `x`, or the integers below `x`, at random.
 
     Returns the shape of `x`; rows are along `axis`. With `independent` each line along the axis
@@ -398,7 +399,7 @@ def choice(
     p: Any = None,
     axis: int = 0,
     mode: str | None = None,
-) -> Any:
+) -> Array:
     """Sample from the rows of an array, or from the integers below `a`.
 
     Returns `shape` rows, which are along `axis`. `p` are the probabilities. Without `replace` the
@@ -423,7 +424,7 @@ def choice(
     return index.reshape(shape) if rows is None else rnp.take(rows, index.reshape(shape), axis)
 
 
-def _weighted(key: Any, p: Any, count: int, shape: Any, replace: bool, mode: str | None) -> Any:
+def _weighted(key: Any, p: Any, count: int, shape: Any, replace: bool, mode: str | None) -> Array:
     (weights,) = promote_operands(p, inexact=True)
     weights = as_tensor(weights)
     if weights.shape != (count,):
@@ -456,7 +457,7 @@ def _check_choice(count: int, draws: int, replace: bool) -> None:
 LIMITS = (1, 1625, 2642245)
 
 
-def _shuffle(key: Any, x: Any, axis: int) -> Any:
+def _shuffle(key: Any, x: Any, axis: int) -> Array:
     """Sort by random bits, so often that equal ones among them do not matter."""
 
     def sort_once(key: Any, x: Any) -> tuple[Any, Any]:

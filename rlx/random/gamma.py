@@ -12,6 +12,7 @@ import numpy as np
 from .. import numpy as rnp
 from ..ir.errors import AttributeValueError, ShapeError
 from ..trace.apply import apply, as_tensor
+from ..trace.array import Array
 from ..trace.axes import as_shape, integer, number
 from ..trace.control import while_loop
 from ..trace.host import is_python_scalar
@@ -29,7 +30,7 @@ from .keys import bits_of_each, split, split_each, takes_key
 
 
 @takes_key
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Array:
     """Gamma distribution with shape parameter `a` and scale 1.
 
     >>> from rlx.random import key
@@ -41,14 +42,14 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 @takes_key
-def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Array:
     """The logarithm of a gamma variable of shape parameter `a`, accurate near 0."""
     shape, (a,) = with_parameters("loggamma", shape, dtype, a)
     return _draw(key, a, is_log=True)
 
 
 @takes_key
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Array:
     """Beta distribution on [0, 1] with shape parameters `a` and `b`."""
     shape, (a, b) = with_parameters("beta", shape, dtype, a, b)
     key_a, key_b = split(key)
@@ -59,7 +60,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 @takes_key
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Array:
     """Dirichlet distribution: positive vectors along the last axis whose sum is 1.
 
     `alpha` is f32[..., n], the concentrations; without an axis it is a `ShapeError`.
@@ -77,14 +78,14 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
 
 
 @takes_key
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Array:
     """Chi-squared distribution with `df` degrees of freedom."""
     shape, (df,) = with_parameters("chisquare", shape, dtype, df)
     return rnp.exp(_draw(key, df / 2, is_log=True)) * 2
 
 
 @takes_key
-def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Array:
     """Student's t distribution with `df` degrees of freedom."""
     shape, (df,) = with_parameters("t", shape, dtype, df)
     key_normal, key_gamma = split(key)
@@ -94,7 +95,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 @takes_key
-def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Array:
     """F distribution with `dfnum` and `dfden` degrees of freedom."""
     shape, (dfnum, dfden) = with_parameters("f", shape, dtype, dfnum, dfden)
     key_below, key_above = split(key)
@@ -103,7 +104,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
 
 
 @takes_key
-def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Array:
     """Generalized normal distribution with density proportional to exp(-|x| ** p).
 
     `p` = 2 is normal, `p` = 1 Laplace.
@@ -116,7 +117,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> 
 
 
 @takes_key
-def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Any:
+def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Array:
     """Uniform distribution on the unit ball of the p-norm in `d` dimensions.
 
     Returns the shape `shape` + (d,). `p` is the power of the norm, above 0.
@@ -139,14 +140,14 @@ def _power(name: str, p: Any, dtype: np.dtype) -> Any:
 # -- the algorithm ---------------------------------------------------------------------------------
 
 
-def _draw(key: Any, a: Any, *, is_log: bool) -> Any:
+def _draw(key: Any, a: Any, *, is_log: bool) -> Array:
     """A number for each parameter, each from a key of its own."""
     fixed = apply("stop_gradient", a)
     x = _marsaglia_tsang(split(key, a.size), fixed.reshape(-1), is_log)
     return apply("gamma_sample", x.reshape(a.shape), a, is_log=is_log)
 
 
-def _marsaglia_tsang(keys: Any, a: Any, is_log: bool) -> Any:
+def _marsaglia_tsang(keys: Any, a: Any, is_log: bool) -> Array:
     """Cubes of normal numbers, accepted so that what stays is gamma distributed.
 
     It is for parameters from 1; below, a number of a + 1 times u ** (1 / a) has parameter a.
@@ -179,7 +180,7 @@ def _marsaglia_tsang(keys: Any, a: Any, is_log: bool) -> Any:
     return rnp.log(d) + rnp.log(cube) + boost
 
 
-def _positive_root(keys: Any, c: Any) -> tuple[Any, Any]:
+def _positive_root(keys: Any, c: Any) -> tuple[Array, Array]:
     """Normal numbers x with 1 + c x above 0, and that."""
 
     def draw(state: Any) -> Any:

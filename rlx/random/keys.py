@@ -104,7 +104,7 @@ def drawing_from(source: Source) -> Iterator[None]:
         _state.sources.pop()
 
 
-def _next_key(name: str) -> Any:
+def _next_key(name: str) -> Array:
     if not _state.sources:
         raise ArgumentError(
             f"{name}: there is no key",
@@ -153,7 +153,7 @@ def made_anew(keys: Any) -> None:
                 scope.pop(tuple(row), None)
 
 
-def folded(key: Any, data: Any, child: Any) -> Any:
+def folded(key: Any, data: Any, child: Any) -> Array:
     """Record a folded key: new data give a new key, the same data the same key."""
     words, number = (_words(key), _known(data)) if _is_on() else (None, None)
     if words is not None and number is not None:
@@ -200,7 +200,7 @@ WORD_MASK = 0xFFFFFFFF
 
 
 @gives_keys
-def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> Any:
+def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> Array:
     """Make a key from an integer `seed`; equal seeds give equal keys.
 
     `impl` and `dtype` accept the only generator, "threefry2x32", and its dtype. A seed that is not
@@ -226,7 +226,7 @@ def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> Any:
     return rnp.stack([high, low])
 
 
-def PRNGKey(seed: Any, *, impl: str | None = None) -> Any:
+def PRNGKey(seed: Any, *, impl: str | None = None) -> Array:
     """The same as `key(seed)`: keys are arrays of uint32.
 
     `impl` is None or "threefry2x32".
@@ -243,12 +243,12 @@ def _check_impl(name: str, impl: Any, dtype: Any = None) -> None:
         )
 
 
-def key_data(keys: Any) -> Any:
+def key_data(keys: Any) -> Array:
     """The words of a key: the key itself, which is a uint32 array."""
     return as_tensor(keys)
 
 
-def wrap_key_data(key_bits_array: Any, *, impl: str | None = None, dtype: Any = None) -> Any:
+def wrap_key_data(key_bits_array: Any, *, impl: str | None = None, dtype: Any = None) -> Array:
     """The key with the given words, `key_bits_array`: the uint32 array itself.
 
     `impl` and `dtype` are as for `key`.
@@ -259,7 +259,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: str | None = None, dtype: Any = 
 
 @gives_keys
 @takes_key
-def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
+def split(key: Any, num: int | tuple[int, ...] = 2) -> Array:
     """Split a key into new keys: `u32[2] → u32[num, 2]`; do not use the old key again.
 
     >>> first, second = split(key(0))
@@ -269,7 +269,7 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     return rnp.stack(_encrypt("split", key, *_counters(as_shape(num))), axis=-1)
 
 
-def fold_in(key: Any, data: Any) -> Any:
+def fold_in(key: Any, data: Any) -> Array:
     """Derive a new key from a key and an integer `data`, such as the number of a step.
 
     Returns the new key.
@@ -283,7 +283,7 @@ def fold_in(key: Any, data: Any) -> Any:
 
 
 @takes_key
-def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def bits(key: Any, shape: Any = (), dtype: Any = None) -> Array:
     """Random bits as unsigned integers.
 
     `dtype` is an unsigned one, uint32 if not given; any other is a `DtypeError`.
@@ -297,12 +297,12 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     return _joined(*_encrypt("random", key, *_counters(as_shape(shape))), dtype)
 
 
-def split_each(keys: Any, num: int) -> list[Any]:
+def split_each(keys: Any, num: int) -> list[Array]:
     """Split each of many keys: `u32[n, 2] → num times u32[n, 2]`."""
     return [rnp.stack(_word_of_each(keys, i), axis=-1) for i in range(num)]
 
 
-def bits_of_each(keys: Any, dtype: Any) -> Any:
+def bits_of_each(keys: Any, dtype: Any) -> Array:
     """The word that `bits(key)` gives for each of many keys: `u32[n, 2] → [n]`."""
     return _joined(*_word_of_each(keys, 0), as_dtype(dtype))
 
@@ -323,12 +323,12 @@ def key_dtype(impl_spec: str | None = None) -> np.dtype:
 
 
 @gives_keys
-def clone(key: Any) -> Any:
+def clone(key: Any) -> Array:
     """A copy of a key that may be used again, also under the setting `key_reuse`."""
     return check_key("clone", key)
 
 
-def check_key(name: str, key: Any) -> Any:
+def check_key(name: str, key: Any) -> Array:
     """The key as an array; raise if it is not a uint32[2] array."""
     key = as_tensor(key)
     if key.dtype != WORD or key.shape != (2,):
@@ -340,7 +340,7 @@ def check_key(name: str, key: Any) -> Any:
     return key
 
 
-def _counters(shape: Any) -> tuple[Any, Any]:
+def _counters(shape: Any) -> tuple[Array, Array]:
     """The number of each element of an array, as a high and a low word."""
     size = math.prod(shape)
     if is_at_least(WORD_MASK, size):  # else, or if that depends on the sizes, with a high word
@@ -350,22 +350,24 @@ def _counters(shape: Any) -> tuple[Any, Any]:
     return rnp.right_shift(count, 32).astype(WORD), count.astype(WORD)
 
 
-def _joined(high: Any, low: Any, dtype: np.dtype) -> Any:
+def _joined(high: Any, low: Any, dtype: np.dtype) -> Array:
     """The bits of two words in a dtype."""
     if dtype.itemsize == 8:
         return rnp.left_shift(high.astype(dtype), 32) | low.astype(dtype)
     return (high ^ low).astype(dtype)
 
 
-def _word_of_each(keys: Any, counter: int) -> tuple[Any, Any]:
+def _word_of_each(keys: Any, counter: int) -> tuple[Array, Array]:
     first, second = keys[..., 0], keys[..., 1]
     low = rnp.full_like(first, counter)
-    return apply("threefry2x32", first, second, rnp.zeros_like(low), low)
+    high, low = apply("threefry2x32", first, second, rnp.zeros_like(low), low)
+    return high, low
 
 
-def _encrypt(name: str, key: Any, high: Any, low: Any) -> tuple[Any, Any]:
+def _encrypt(name: str, key: Any, high: Any, low: Any) -> tuple[Array, Array]:
     key = check_key(name, key)
-    return apply("threefry2x32", *broadcast_operands(name, key[0], key[1], high, low))
+    high, low = apply("threefry2x32", *broadcast_operands(name, key[0], key[1], high, low))
+    return high, low
 
 
 # -- where keys come from, if a function is given none ---------------------------------------------
@@ -400,7 +402,7 @@ class stream:
     def __exit__(self, *error: Any) -> None:
         self._blocks.pop().__exit__(*error)
 
-    def key(self, name: str = "stream.key") -> Any:
+    def key(self, name: str = "stream.key") -> Array:
         """The next key; `name` is the function that needs it, for an error.
 
         Where the function is recorded once for many runs it is an `ArgumentError`.
@@ -418,5 +420,5 @@ class stream:
 
 
 @takes_key
-def _taken(key: Any) -> Any:
+def _taken(key: Any) -> Array:
     return check_key("stream", key)

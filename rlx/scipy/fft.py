@@ -16,6 +16,7 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..numpy.elementwise import named
 from ..trace.apply import as_tensor
 from ..trace.arguments import choice, count_of, members
+from ..trace.array import Array
 from ..trace.axes import one_axis, some_axes
 from ..trace.promotion import promote_operands
 from .operands import Tensor
@@ -26,7 +27,7 @@ NORMS = (None, "backward", "ortho")
 def _along_one(name: str, transform: Callable[..., Any], doc: str):
     def function(
         x: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
-    ) -> Any:
+    ) -> Array:
         return _along(name, transform, x, type, n, axis, norm)
 
     return named(function, name, doc)
@@ -39,7 +40,7 @@ def _along_several(name: str, transform: Callable[..., Any], doc: str):
         s: Sequence[int] | None = None,
         axes: Sequence[int] | None = None,
         norm: str | None = None,
-    ) -> Any:
+    ) -> Array:
         x, sizes = as_tensor(x), [s] if isinstance(s, int) else s
         if sizes is not None:
             sizes = [count_of(f"{name}: a size", n, least=1) for n in members(f"{name}: s", sizes)]
@@ -60,7 +61,7 @@ def _along_several(name: str, transform: Callable[..., Any], doc: str):
 
 def _along(
     name: str, transform: Callable[..., Any], x: Tensor, type: int, n: Any, axis: int, norm: Any
-) -> Any:
+) -> Array:
     choice(f"{name}: type", type, (2,))
     choice(f"{name}: norm", norm, NORMS)
     line = as_tensor(promote_operands(x, inexact=True)[0])
@@ -87,7 +88,7 @@ def _order(count: int) -> np.ndarray:
     return np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2)[::-1]]).astype("int32")
 
 
-def _turns(count: int, dtype: Any) -> Any:
+def _turns(count: int, dtype: Any) -> Array:
     """exp(1j * pi * k / 2n) for each k."""
     turns = np.exp(0.5j * math.pi * np.arange(count) / count)
     return rnp.asarray(turns.astype("complex128" if dtype.itemsize == 8 else "complex64"))
@@ -100,7 +101,7 @@ def _sizes(count: int, dtype: Any) -> np.ndarray:
     return np.sqrt(squares).astype(dtype)
 
 
-def _cosines(x: Any, norm: str | None) -> Any:
+def _cosines(x: Any, norm: str | None) -> Array:
     # Makhoul, "A fast cosine transform in one and two dimensions", 1980
     count = x.shape[-1]
     whole = rnp.fft.fft(x[..., _order(count)])
@@ -108,7 +109,7 @@ def _cosines(x: Any, norm: str | None) -> Any:
     return made / _sizes(count, x.dtype) if norm == "ortho" else made
 
 
-def _from_cosines(x: Any, norm: str | None) -> Any:
+def _from_cosines(x: Any, norm: str | None) -> Array:
     count, dtype = x.shape[-1], x.dtype
     if norm == "ortho":
         x = x * _sizes(count, dtype)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import numpy as rnp
+from ..trace.array import Array
 from .operands import Tensor
 
 
-def trapezoid(y: Tensor, x: Tensor | None = None, dx: Tensor = 1.0, axis: int = -1) -> Any:
+def trapezoid(y: Tensor, x: Tensor | None = None, dx: Tensor = 1.0, axis: int = -1) -> Array:
     """The integral along an axis by the trapezoidal rule.
 
     Samples are at `x`, or `dx` apart.

@@ -12,6 +12,7 @@ from .. import numpy as rnp
 from ..ir.errors import ArgumentError, ShapeError
 from ..trace.apply import as_tensor
 from ..trace.arguments import choice, flag, members
+from ..trace.array import Array
 from ..trace.attributes import register_attributes
 from ..trace.promotion import promote_operands
 from .operands import Tensor, floats
@@ -61,7 +62,7 @@ class RegularGridInterpolator:
                 "give one vector of two or more places for each axis of the values",
             )
 
-    def __call__(self, xi: Tensor | tuple[Tensor, ...], method: str | None = None) -> Any:
+    def __call__(self, xi: Tensor | tuple[Tensor, ...], method: str | None = None) -> Array:
         """Interpolate at points of shape (..., axes), or at a tuple of coordinate arrays."""
         method = self.method if method is None else method
         _check_method(method)

@@ -12,6 +12,7 @@ from .. import lax, numpy as rnp
 from ..ir.errors import ShapeError
 from ..trace.apply import as_tensor
 from ..trace.arguments import choice, count_of, members
+from ..trace.array import Array
 from ..trace.promotion import convert
 from .operands import Tensor
 
@@ -39,7 +40,7 @@ def map_coordinates(
     order: int,
     mode: str = "constant",
     cval: Tensor = 0.0,
-) -> Any:
+) -> Array:
     """Interpolate an array at coordinates, one array of them for each axis.
 
     Order 0 takes the nearest element, order 1 interpolates linearly. Outside of the array `mode`

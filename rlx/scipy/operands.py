@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from .. import numpy as rnp
 from ..ir.errors import DtypeError
 from ..ir.types import is_complex
 from ..trace.apply import as_operand, as_tensor
+from ..trace.array import Array, ArrayLike
 from ..trace.promotion import convert, result_dtype
 
-Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
+Tensor = ArrayLike
 
 
-def floats(name: str, *operands: Tensor) -> list[Any]:
+def floats(name: str, *operands: Tensor) -> list[Array]:
     """The operands as tensors of one real dtype; `name` is the function for the error."""
     given = [as_operand(x) for x in operands]
     dtype = result_dtype(*given, inexact=True)
@@ -29,7 +29,7 @@ def floats(name: str, *operands: Tensor) -> list[Any]:
 LOG_TWO = math.log(2.0)
 
 
-def log1mexp(x: Tensor) -> Any:
+def log1mexp(x: Tensor) -> Array:
     """log(1 - exp(-x)) for `x` >= 0, accurate for small and large `x`."""
     (x,) = floats("log1mexp", x)
     is_small = x < LOG_TWO

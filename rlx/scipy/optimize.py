@@ -11,6 +11,7 @@ from .. import numpy as rnp
 from ..ir.errors import ArgumentError, ShapeError
 from ..trace.apply import as_tensor
 from ..trace.arguments import callable_of, wrong
+from ..trace.array import Array
 from ..trace.array_arguments import scalar
 from ..trace.control import while_loop
 from ..trace.promotion import promote_operands
@@ -92,7 +93,7 @@ def _chosen(which: Any, one: Point, other: Point) -> Point:
     return Point(*(rnp.where(which, a, b) for a, b in zip(one, other, strict=True)))
 
 
-def _between(low: Point, high: Point) -> Any:
+def _between(low: Point, high: Point) -> Array:
     """The minimum of the cubic through both places, or their middle if it is near an end."""
     gap = high.distance - low.distance
     safe = rnp.where(gap == 0, 1.0, gap)
@@ -243,7 +244,7 @@ def _descend(
 
 def _status(
     s: State, found: Any, value: Any, calls: Any, steps: Any, settings: Mapping[str, Any]
-) -> Any:
+) -> Array:
     """0 as long as it is worth to go on."""
     is_limited = "ftol" in settings
     status = rnp.where(steps >= settings["maxiter"], 1, 0)

@@ -47,12 +47,12 @@ TERMS = 300  # of a power series for numbers below FAR
 FAR, FAR_TERMS = 100.0, 30  # from there on an asymptotic series
 
 
-def _unary(name: str, op: str, doc: str) -> Callable[[Tensor], Any]:
+def _unary(name: str, op: str, doc: str) -> Callable[[Tensor], Array]:
     """A function of one number that is one op."""
     return named(lambda x: pointwise(op, x, name=name, inexact=True), name, doc)
 
 
-def _binary(name: str, op: str, doc: str) -> Callable[[Tensor, Tensor], Any]:
+def _binary(name: str, op: str, doc: str) -> Callable[[Tensor, Tensor], Array]:
     """A function of two numbers that is one op."""
     return named(lambda x, y: pointwise(op, x, y, name=name, inexact=True), name, doc)
 
@@ -63,22 +63,22 @@ gammaln = _unary("gammaln", "lgamma", "The logarithm of the absolute value of th
 digamma = _unary("digamma", "digamma", "The digamma function, the derivative of `gammaln`.")
 
 
-def betaln(a: Tensor, b: Tensor) -> Any:
+def betaln(a: Tensor, b: Tensor) -> Array:
     """The logarithm of the absolute value of the beta function."""
     return pointwise("betaln", a, b, name="betaln", inexact=True)
 
 
-def gammainc(a: Tensor, x: Tensor) -> Any:
+def gammainc(a: Tensor, x: Tensor) -> Array:
     """The regularized lower incomplete gamma function."""
     return pointwise("igamma", a, x, name="gammainc", inexact=True)
 
 
-def gammaincc(a: Tensor, x: Tensor) -> Any:
+def gammaincc(a: Tensor, x: Tensor) -> Array:
     """The regularized upper incomplete gamma function."""
     return pointwise("igammac", a, x, name="gammaincc", inexact=True)
 
 
-def loggamma(x: Tensor) -> Any:
+def loggamma(x: Tensor) -> Array:
     """The principal branch of the log of the gamma function; NaN for real x <= 0."""
     if rnp.iscomplexobj(x):
         return complex_loggamma(as_tensor(x))
@@ -86,7 +86,7 @@ def loggamma(x: Tensor) -> Any:
     return rnp.where(x > 0, apply("lgamma", x), math.nan)
 
 
-def gammasgn(x: Tensor) -> Any:
+def gammasgn(x: Tensor) -> Array:
     """The sign of the gamma function, -1 or 1; NaN at negative integers."""
     (x,) = floats("gammasgn", x)
     below = rnp.floor(x)
@@ -97,7 +97,7 @@ def gammasgn(x: Tensor) -> Any:
     return rnp.where(is_pole, math.nan, rnp.where(is_minus, -1.0, 1.0)).astype(x.dtype)
 
 
-def gamma(x: Tensor) -> Any:
+def gamma(x: Tensor) -> Array:
     """The gamma function, (x - 1)! for integer x; NaN at negative integers."""
     if rnp.iscomplexobj(x):
         return rnp.exp(complex_loggamma(as_tensor(x)))
@@ -105,18 +105,18 @@ def gamma(x: Tensor) -> Any:
     return gammasgn(x) * rnp.exp(apply("lgamma", x))
 
 
-def beta(a: Tensor, b: Tensor) -> Any:
+def beta(a: Tensor, b: Tensor) -> Array:
     """The beta function, gamma(a) * gamma(b) / gamma(a + b)."""
     a, b = floats("beta", a, b)
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * rnp.exp(betaln(a, b))
 
 
-def betainc(a: Tensor, b: Tensor, x: Tensor) -> Any:
+def betainc(a: Tensor, b: Tensor, x: Tensor) -> Array:
     """The regularized incomplete beta function; it has a derivative in x only."""
     return pointwise("betainc", a, b, x, name="betainc", inexact=True)
 
 
-def factorial(n: Tensor, exact: bool = False) -> Any:
+def factorial(n: Tensor, exact: bool = False) -> Array:
     """The factorial gamma(n + 1) as a float; 0 for negative n."""
     exact = flag("factorial: exact", exact)
     if exact:
@@ -128,7 +128,7 @@ def factorial(n: Tensor, exact: bool = False) -> Any:
     return rnp.where(n < 0, 0.0, rnp.exp(apply("lgamma", n + 1)))
 
 
-def comb(N: Tensor, k: Tensor, *, repetition: bool = False) -> Any:
+def comb(N: Tensor, k: Tensor, *, repetition: bool = False) -> Array:
     """The number of combinations of N things taken k at a time.
 
     With `repetition` a thing may be chosen more than once.
@@ -143,7 +143,7 @@ def comb(N: Tensor, k: Tensor, *, repetition: bool = False) -> Any:
     return rnp.where(is_choice, rnp.exp(size), 0.0)
 
 
-def poch(z: Tensor, m: Tensor) -> Any:
+def poch(z: Tensor, m: Tensor) -> Array:
     """The Pochhammer symbol (rising factorial) gamma(z + m) / gamma(z)."""
     z, m = floats("poch", z, m)
     sign = gammasgn(z + m) * gammasgn(z)
@@ -151,7 +151,7 @@ def poch(z: Tensor, m: Tensor) -> Any:
     return rnp.where((m == 0) & rnp.isnan(result), 1.0, result)
 
 
-def multigammaln(a: Tensor, d: int) -> Any:
+def multigammaln(a: Tensor, d: int) -> Array:
     """The logarithm of the multivariate gamma function of dimension d."""
     d = count_of("multigammaln: d", d, least=1, most=1 << 16)
     (a,) = floats("multigammaln", a)
@@ -160,7 +160,7 @@ def multigammaln(a: Tensor, d: int) -> Any:
     return total + 0.25 * d * (d - 1) * math.log(math.pi)
 
 
-def polygamma(n: Tensor, x: Tensor) -> Any:
+def polygamma(n: Tensor, x: Tensor) -> Array:
     """The polygamma function: the n-th derivative of `digamma`."""
     n, x = _with_order("polygamma", n, x)
     return apply("polygamma", n, x)
@@ -179,7 +179,7 @@ def _with_order(name: str, n: Tensor, x: Tensor) -> list[Any]:
     return fit_each(name, [INT, x.dtype], [order, x])
 
 
-def zeta(x: Tensor, q: Tensor | None = None) -> Any:
+def zeta(x: Tensor, q: Tensor | None = None) -> Array:
     """The Hurwitz zeta function: the sum of (k + q) ** -x over k >= 0; NaN for x < 1."""
     if q is None:
         raise ArgumentError(
@@ -192,7 +192,7 @@ def zeta(x: Tensor, q: Tensor | None = None) -> Any:
 MOST_FINITE_BERNOULLI = 64  # those that follow are beyond float32
 
 
-def bernoulli(n: int) -> Any:
+def bernoulli(n: int) -> Array:
     """The Bernoulli numbers B_0 to B_n, with B_1 = -1/2.
 
     >>> bernoulli(4)
@@ -219,13 +219,13 @@ erfcx = _unary("erfcx", "erfcx", "The scaled complementary error function exp(x 
 erfinv = _unary("erfinv", "erf_inv", "The inverse of the error function.")
 
 
-def ndtr(x: Tensor) -> Any:
+def ndtr(x: Tensor) -> Array:
     """The cumulative distribution function of the standard normal distribution."""
     (x,) = floats("ndtr", x)
     return 0.5 * apply("erfc", x * -math.sqrt(0.5))
 
 
-def log_ndtr(x: Tensor, series_order: int = 3) -> Any:
+def log_ndtr(x: Tensor, series_order: int = 3) -> Array:
     """The logarithm of `ndtr`, accurate in the lower tail.
 
     `series_order`, an integer from 0 to 30, has no effect.
@@ -250,42 +250,42 @@ i1e = _unary("i1e", "bessel_i1e", "The modified Bessel function of order 1 times
 dawsn = _unary("dawsn", "dawsn", "Dawson's integral.")
 
 
-def sici(x: Tensor) -> tuple[Any, Any]:
+def sici(x: Tensor) -> tuple[Array, Array]:
     """The sine and cosine integrals Si(x) and Ci(x)."""
     (x,) = floats("sici", x)
     return apply("sine_integral", x), apply("cosine_integral", x)
 
 
-def fresnel(x: Tensor) -> tuple[Any, Any]:
+def fresnel(x: Tensor) -> tuple[Array, Array]:
     """The Fresnel sine and cosine integrals S(x) and C(x)."""
     (x,) = floats("fresnel", x)
     return apply("fresnel_sine", x), apply("fresnel_cosine", x)
 
 
-def expn(n: Tensor, x: Tensor) -> Any:
+def expn(n: Tensor, x: Tensor) -> Array:
     """The generalized exponential integral E_n(x) of integer order n."""
     n, x = _with_order("expn", n, x)
     return apply("expn", n, x)
 
 
-def exp1(x: Tensor) -> Any:
+def exp1(x: Tensor) -> Array:
     """The exponential integral E_1(x)."""
     return expn(1, x)
 
 
-def i0(x: Tensor) -> Any:
+def i0(x: Tensor) -> Array:
     """The modified Bessel function of the first kind of order 0."""
     (x,) = floats("i0", x)
     return rnp.exp(abs(x)) * apply("bessel_i0e", x)
 
 
-def i1(x: Tensor) -> Any:
+def i1(x: Tensor) -> Array:
     """The modified Bessel function of the first kind of order 1."""
     (x,) = floats("i1", x)
     return rnp.exp(abs(x)) * apply("bessel_i1e", x)
 
 
-def bessel_jn(z: Tensor, *, v: int, n_iter: int = 50) -> Any:
+def bessel_jn(z: Tensor, *, v: int, n_iter: int = 50) -> Array:
     """The Bessel functions of the first kind of orders 0 to v, stacked along axis 0.
 
     Miller's backward recurrence starts at order `n_iter`, which must be well above |z|, while its
@@ -312,9 +312,9 @@ def bessel_jn(z: Tensor, *, v: int, n_iter: int = 50) -> Any:
     return values[: order + 1] / (total - values[0])
 
 
-def hyp1f1(a: Tensor, b: Tensor, x: Tensor) -> Any:
+def hyp1f1(a: Tensor, b: Tensor, x: Tensor) -> Array:
     """Kummer's confluent hypergeometric function 1F1(a; b; x), for moderate a and b."""
-    a, b, x = broadcast_operands("hyp1f1", *floats("hyp1f1", a, b, x))
+    a, b, x = map(as_tensor, broadcast_operands("hyp1f1", *floats("hyp1f1", a, b, x)))
     # exp(x) * hyp1f1(b - a, b, -x) is the same and does not cancel
     is_negative = x < 0
     p, size = rnp.where(is_negative, b - a, a), abs(x)
@@ -333,7 +333,7 @@ def hyp1f1(a: Tensor, b: Tensor, x: Tensor) -> Any:
     return rnp.where(a == 0, 1.0, result)
 
 
-def _sum_of_ratios(x: Any, above: list[Any], below: list[Any], count: int) -> Any:
+def _sum_of_ratios(x: Any, above: list[Any], below: list[Any], count: int) -> Array:
     """The sum of x ** k / k! times rising factorials, some above and some below."""
 
     def step(carry: Any, k: Any) -> Any:
@@ -358,14 +358,14 @@ logit = _unary("logit", "logit", "The logit log(x / (1 - x)), the inverse of `ex
 expit = _unary("expit", "logistic", "The logistic sigmoid 1 / (1 + exp(-x)).")
 
 
-def entr(x: Tensor) -> Any:
+def entr(x: Tensor) -> Array:
     """The entropy -x * log(x); 0 at 0, -inf for negative x."""
     (x,) = floats("entr", x)
     is_negative = x < 0
     return rnp.where(is_negative, -math.inf, -apply("xlogx", rnp.where(is_negative, 1.0, x)))
 
 
-def rel_entr(p: Tensor, q: Tensor) -> Any:
+def rel_entr(p: Tensor, q: Tensor) -> Array:
     """The relative entropy p * log(p / q); 0 at p = 0 <= q, inf outside of the domain."""
     p, q = floats("rel_entr", p, q)
     is_positive = (p > 0) & (q > 0)
@@ -374,25 +374,25 @@ def rel_entr(p: Tensor, q: Tensor) -> Any:
     return rnp.where(is_positive, result, rnp.where((p == 0) & (q >= 0), 0.0, math.inf))
 
 
-def kl_div(p: Tensor, q: Tensor) -> Any:
+def kl_div(p: Tensor, q: Tensor) -> Array:
     """The Kullback-Leibler divergence terms p * log(p / q) - p + q."""
     p, q = floats("kl_div", p, q)
     return rel_entr(p, q) - p + q
 
 
-def boxcox(x: Tensor, lmbda: Tensor) -> Any:
+def boxcox(x: Tensor, lmbda: Tensor) -> Array:
     """The Box-Cox transformation (x ** lmbda - 1) / lmbda; log(x) for lmbda = 0."""
     x, lmbda = floats("boxcox", x, lmbda)
     return _boxcox(rnp.log(x), lmbda)
 
 
-def boxcox1p(x: Tensor, lmbda: Tensor) -> Any:
+def boxcox1p(x: Tensor, lmbda: Tensor) -> Array:
     """The Box-Cox transformation of 1 + x; see `boxcox`."""
     x, lmbda = floats("boxcox1p", x, lmbda)
     return _boxcox(rnp.log1p(x), lmbda)
 
 
-def _boxcox(logarithm: Any, lmbda: Any) -> Any:
+def _boxcox(logarithm: Any, lmbda: Any) -> Array:
     is_zero = lmbda == 0
     safe = rnp.where(is_zero, 1.0, lmbda)
     return rnp.where(is_zero, logarithm, rnp.expm1(safe * logarithm) / safe)
@@ -436,23 +436,23 @@ def logsumexp(
     return (result, sign) if return_sign else result
 
 
-def softmax(x: Tensor, /, *, axis: Axis = None) -> Any:
+def softmax(x: Tensor, /, *, axis: Axis = None) -> Array:
     """The softmax over axes; None takes all axes."""
     (x,) = floats("softmax", x)
     return apply("softmax", x, axes=some_axes("softmax", axis, x.ndim))
 
 
-def log_softmax(x: Tensor, /, *, axis: Axis = None) -> Any:
+def log_softmax(x: Tensor, /, *, axis: Axis = None) -> Array:
     """The logarithm of the softmax over axes, without underflow."""
     (x,) = floats("log_softmax", x)
     return apply("log_softmax", x, axes=some_axes("log_softmax", axis, x.ndim))
 
 
-def ndtri(p: Tensor) -> Any:
+def ndtri(p: Tensor) -> Array:
     """The inverse of `ndtr`: the quantiles of the standard normal distribution."""
     return pointwise("ndtri", p, name="ndtri", inexact=True)
 
 
-def owens_t(h: Tensor, a: Tensor) -> Any:
+def owens_t(h: Tensor, a: Tensor) -> Array:
     """Owen's T function: the probability of X > h and 0 < Y < a * X, X and Y normal."""
     return pointwise("owens_t", h, a, name="owens_t", inexact=True)

@@ -13,6 +13,7 @@ from .. import numpy as rnp
 from ..ir.config import config
 from ..ir.errors import ArgumentError
 from ..trace.apply import apply, as_tensor
+from ..trace.array import Array
 from ..trace.axes import integer
 from ..trace.promotion import broadcast_operands, promote_operands
 from ..trace.scan import scan
@@ -24,7 +25,7 @@ SERIES_TERMS = 160  # of a series at 0, for arguments up to a half
 STEP_TERMS = 64  # of a series at a place from which 1 is twice as far as the argument
 
 
-def hyp2f1(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Any:
+def hyp2f1(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Array:
     """Gauss's hypergeometric function 2F1(a, b; c; x), for moderate a, b and c.
 
     Above x = 1/2 the series is continued along its differential equation, so c - a - b may be any
@@ -40,7 +41,7 @@ def _compiled(device: str | None) -> Callable[..., Any]:
     return jit(_gauss)
 
 
-def _gauss(a: Any, b: Any, c: Any, x: Any) -> Any:
+def _gauss(a: Any, b: Any, c: Any, x: Any) -> Array:
     ends_b = (b <= 0) & (b == rnp.round(b))
     a, b = rnp.where(ends_b, b, a), rnp.where(ends_b, a, b)
     is_finite_sum = (a <= 0) & (a == rnp.round(a))
@@ -57,7 +58,7 @@ def _gauss(a: Any, b: Any, c: Any, x: Any) -> Any:
     return rnp.where((y > 1) & ~is_finite_sum, math.nan, value)
 
 
-def _at_one(a: Any, b: Any, c: Any) -> Any:
+def _at_one(a: Any, b: Any, c: Any) -> Array:
     """Gauss's sum, if it is one."""
     rest = c - a - b
     size, sign = 0.0, 1.0
@@ -69,7 +70,7 @@ def _at_one(a: Any, b: Any, c: Any) -> Any:
     return rnp.where(rest > 0, sign * rnp.exp(size), math.inf)
 
 
-def _series(a: Any, b: Any, c: Any, x: Any) -> tuple[Any, Any]:
+def _series(a: Any, b: Any, c: Any, x: Any) -> tuple[Array, Array]:
     """The sum and its derivative."""
 
     def step(carry: Any, k: Any) -> Any:
@@ -84,7 +85,7 @@ def _series(a: Any, b: Any, c: Any, x: Any) -> tuple[Any, Any]:
     return total, slope
 
 
-def _continued(a: Any, b: Any, c: Any, x: Any) -> Any:
+def _continued(a: Any, b: Any, c: Any, x: Any) -> Array:
     """The function at x from 0 to 1, from the series at a half or below on."""
     start = rnp.minimum(x, 0.5)
     value, slope = _series(a, b, c, start)
@@ -100,7 +101,7 @@ def _continued(a: Any, b: Any, c: Any, x: Any) -> Any:
     return value
 
 
-def _moved(a: Any, b: Any, c: Any, z: Any, by: Any, value: Any, slope: Any) -> tuple[Any, Any]:
+def _moved(a: Any, b: Any, c: Any, z: Any, by: Any, value: Any, slope: Any) -> tuple[Array, Array]:
     """The value and slope at z + by, by Taylor's series of the differential equation's solution.
 
     Its terms, not its coefficients, are carried along: those overflow near 1.
@@ -184,7 +185,7 @@ def _coefficients() -> tuple[float, list[float]]:
 SCALE, COEFFICIENTS = _coefficients()
 
 
-def wofz(z: Tensor) -> Any:
+def wofz(z: Tensor) -> Array:
     """The Faddeeva function exp(-z ** 2) * erfc(-i z).
 
     Weideman, "Computation of the complex error function", 1994; far from 0 a continued fraction.
@@ -196,7 +197,7 @@ def wofz(z: Tensor) -> Any:
 
 
 @custom_jvp
-def _wofz(z: Any) -> Any:
+def _wofz(z: Any) -> Array:
     is_below = rnp.imag(z) < 0
     up = rnp.where(is_below, -z, z)
     is_far = rnp.abs(up) > FAR
@@ -215,7 +216,7 @@ def _wofz_jvp(primals: Any, tangents: Any) -> Any:
     return value, t * (2j / math.sqrt(math.pi) - 2 * z * value)
 
 
-def _near(z: Any) -> Any:
+def _near(z: Any) -> Array:
     below = SCALE - 1j * z
     turned = (SCALE + 1j * z) / below
     total = 0 * z + COEFFICIENTS[0]
@@ -224,7 +225,7 @@ def _near(z: Any) -> Any:
     return 2 * total / (below * below) + (1 / math.sqrt(math.pi)) / below
 
 
-def _far(z: Any) -> Any:
+def _far(z: Any) -> Array:
     """A continued fraction, https://dlmf.nist.gov/7.9.E1."""
     below = z
     for k in range(FAR_TERMS, 0, -1):
@@ -242,7 +243,7 @@ def sph_harm_y(
     phi: Tensor,
     diff_n: int | None = None,
     n_max: int | None = None,
-) -> Any:
+) -> Array:
     """The spherical harmonics of degree n and order m at theta and phi.
 
     `theta` is the colatitude, `phi` the longitude; the functions are orthonormal on the sphere.
@@ -265,7 +266,7 @@ def sph_harm_y(
     return sign * value * (rnp.cos(angle) + 1j * imaginary)
 
 
-def _legendre(degree: Any, order: Any, x: Any, y: Any, greatest: int) -> Any:
+def _legendre(degree: Any, order: Any, x: Any, y: Any, greatest: int) -> Array:
     """The normalized associated Legendre functions at (cos, sin), for orders of 0 or more.
 
     They rise in degree from that of the order, where they are a power of the sine.

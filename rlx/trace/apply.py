@@ -72,8 +72,10 @@ def set_evaluator(evaluator: Evaluator) -> Evaluator:
     return before
 
 
-def apply(op: Op | str, *operands: Any, **attrs: Any) -> Any:
+def apply(op: Op | str, *operands: Any, **attrs: Any) -> Array:
     """Run or record an op, and give an array, or a tuple for an op of several results.
+
+    Type checkers take the tuple for an array, which can be unpacked as well.
 
     A Python number takes the dtype and shape of the first operand that is not one.
     """
@@ -335,11 +337,11 @@ def _view(data: np.ndarray) -> Array:
     return made
 
 
-def as_tensor(x: Any) -> Any:
+def as_tensor(x: Any) -> Array:
     """Convert what a user wrote to an `Array` or a `TracedTensor`."""
     given = as_operand(x)
     if isinstance(given, Array | TracedTensor):
-        return given
+        return given  # type: ignore[return-value]  # (a tensor stands for an array)
     if is_python_scalar(given):
         return new_array(scalar_to_numpy(given, default_of(given)))
     return new_array(np.array(given))

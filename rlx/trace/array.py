@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, final
+from collections.abc import Callable, Iterator, Sequence
+from types import EllipsisType
+from typing import Any, Protocol, SupportsIndex, TypeAlias, final
 
 import numpy as np
 
+from ..ir.dims import Dim
 from ..ir.errors import AttributeValueError, BoundsError, DeviceUnavailable, DtypeError, ShapeError
 from ..ir.memory import Memory, Shared, Sharing
 from ..ir.types import Type
@@ -199,7 +201,7 @@ class Array(Operators):
             )
         return self._on_host().reshape(())[()]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Array]:
         if not self.shape:
             return super().__iter__()
         return self._rows()
@@ -239,6 +241,30 @@ def _sealed(data: np.ndarray) -> np.ndarray:
 
 
 QUICK.add(Array)
+
+# -- what functions take, for annotations; exported by `rlx.typing` --------------------------------
+
+
+class Foreign(Protocol):
+    """An array of another library, which shares its memory."""
+
+    def __dlpack__(self, *, stream: Any = None) -> Any: ...
+
+
+class HasDtype(Protocol):
+    """A dtype of rlx such as `rlx.numpy.float32`, an array, ... ."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """What it is."""
+        ...
+
+
+Number: TypeAlias = bool | int | float | complex | np.generic
+ArrayLike: TypeAlias = Array | np.ndarray | Number | Dim | list[Any] | tuple[Any, ...] | Foreign
+DTypeLike: TypeAlias = str | type[Any] | np.dtype | HasDtype
+Index: TypeAlias = ArrayLike | slice | EllipsisType | None
+ShapeLike: TypeAlias = SupportsIndex | Dim | Sequence[SupportsIndex | Dim] | np.ndarray
 
 
 class _SharedMemory:

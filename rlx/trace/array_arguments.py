@@ -10,10 +10,11 @@ from ..ir.dims import Dim
 from ..ir.errors import ConcretizationError, ShapeError
 from .apply import apply, as_tensor
 from .arguments import shown, wrong
+from .array import Array
 from .tensor import TracedTensor
 
 
-def vector(what: str, given: Any, *, least: int = 0) -> Any:
+def vector(what: str, given: Any, *, least: int = 0) -> Array:
     """Convert to a tensor with one axis; a number is a vector of one."""
     x = as_tensor(given)
     if x.ndim == 0:
@@ -28,7 +29,7 @@ def vector(what: str, given: Any, *, least: int = 0) -> Any:
     return x
 
 
-def with_axes(what: str, given: Any, least: int) -> Any:
+def with_axes(what: str, given: Any, least: int) -> Array:
     """Convert to a tensor with so many axes at least."""
     x = as_tensor(given)
     if x.ndim >= least:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextvars
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from ..ir.ops.families import KINDS
 from ..ir.types import DTYPES, Type, is_bool, is_inexact, is_integer
 from . import short_ways
 from .apply import as_operand
-from .array import Array
+from .array import Array, ArrayLike
 from .host import is_python_scalar, scalar_to_numpy
 from .index import aliasing
 from .promotion import check_fits
@@ -34,6 +34,8 @@ from .promotion import check_fits
 SMALL = 4096  # numbers; NumPy takes a few microseconds for them
 OFTEN = 8192  # calls that take about as long as a compile
 WHOLE = 2**24  # Python integers up to this are exact in each dtype that they pass through
+OfOne = Callable[[ArrayLike], Array]
+OfTwo = Callable[[ArrayLike, ArrayLike], Array]
 Chosen = Callable[[np.dtype], str | None]  # the op that computes a function of numbers of a dtype
 Range = tuple[np.ufunc | None, float, float]  # a ufunc and the Python numbers it takes
 
@@ -67,14 +69,12 @@ def op_named(name: str, *, for_bool: str | None = None, inexact: bool = False) -
     return chosen
 
 
-def short(
-    op: str, *, for_bool: str | None = None
-) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+def short(op: str, *, for_bool: str | None = None) -> Callable[[OfOne], OfOne]:
     """The decorator of a function of one number that an op computes."""
     return functools.partial(of_one, chosen=op_named(op, for_bool=for_bool))
 
 
-def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], Any]:
+def of_one(function: OfOne, chosen: Chosen) -> OfOne:
     """Add a fast path for small arrays to a function of one number."""
     ufuncs: dict[np.dtype, np.ufunc | None] = {}
     hot: short_ways.Code | None = None
@@ -113,9 +113,7 @@ def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], An
     return quick
 
 
-def of_two(
-    function: Callable[[Any, Any], Any], chosen: Chosen, *, has_code: bool = True
-) -> Callable[[Any, Any], Any]:
+def of_two(function: OfTwo, chosen: Chosen, *, has_code: bool = True) -> OfTwo:
     """Add a fast path for small arrays to a function of two numbers.
 
     It is compiled if it `has_code` that gives NumPy's bits.
@@ -249,7 +247,7 @@ def _ufunc(op: Op, dtype: np.dtype, count: int) -> np.ufunc | None:
 # -- elements -------------------------------------------------------------------------------------
 
 
-def is_free(x: Any) -> bool:
+def is_free(x: Any) -> TypeGuard[Array]:
     """Whether an array is known, on the host, and nothing looks at single operations."""
     return (
         type(x) is Array and x._device is None and short_ways.is_open and not aliasing.open_traces

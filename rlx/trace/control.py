@@ -136,7 +136,7 @@ def _branch(
     types = _meeting_types(name, traced)
     graphs = tuple(with_captures(t, captures, types) for t in traced)
     leaves = lift_leaves(operands, first)
-    results = apply("cond", index, *leaves, *captures, branches=graphs)
+    results: Any = apply("cond", index, *leaves, *captures, branches=graphs)
     weak = [all(column) for column in zip(*(t.out_weak for t in traced), strict=True)]
     return pytree.unflatten(first.out_tree, with_weak(results, weak))
 
@@ -188,7 +188,7 @@ def while_loop(
     condition = constants_first(test, test.graph.result_types)
     step = constants_first(body, types)
     operands = [lift_leaf(x, t) for x, t in zip(leaves, types, strict=True)]
-    results = apply(
+    results: Any = apply(
         "while_loop",
         *[*test.captures, *body.captures, *operands],
         condition=condition,

@@ -6,9 +6,10 @@ Each is looked up when it is first called: its file may not be loaded before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -17,7 +18,15 @@ from ..ir.errors import ImmutableError, ShapeError
 from ..ir.types import Size, Type, Typed
 
 if TYPE_CHECKING:
+    from .array import Array, ArrayLike, DTypeLike, Index
     from .index.update import At
+
+    Result = TypeVar("Result", covariant=True)
+
+    class Operator(Protocol[Result]):
+        """The method of an operator, of an array: it takes the other operand."""
+
+        def __call__(self, other: ArrayLike, /) -> Result: ...
 
 
 class _Functions(dict[str, Callable[..., Any]]):
@@ -31,20 +40,24 @@ class _Functions(dict[str, Callable[..., Any]]):
 
 FUNCTIONS = _Functions()  # by name
 READY: dict[str, Callable[..., Any]] = {}  # those asked for: a plain dict answers in half the time
-Shape = tuple[Size, ...]
-Axis = int | tuple[int, ...] | None
+Axis = int | Sequence[int] | None
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def _method(name: str) -> Callable[..., Any]:
+def _method(declared: Method, name: str = "") -> Method:
+    """The method that calls a function of `rlx.numpy`: of a name, or the declared one."""
+    name = name or declared.__name__
+
+    @functools.wraps(declared, assigned=("__module__",))
     def method(self: Any, *args: Any, **keywords: Any) -> Any:
         return FUNCTIONS[name](self, *args, **keywords)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"Same as `rlx.numpy.{name}(self, ...)`."
-    return method
+    return cast("Method", method)
 
 
-def _operators(function: str, name: str) -> tuple[Callable[..., Any], ...]:
+def _operators(function: str, name: str) -> tuple[Operator[Array], ...]:
     """The methods of an operator: x + y, y + x and x += y, by a function of `rlx.numpy`."""
 
     def forward(self: Any, other: Any) -> Any:
@@ -56,37 +69,15 @@ def _operators(function: str, name: str) -> tuple[Callable[..., Any], ...]:
     def in_place(self: Any, other: Any) -> Any:
         return _in_place(function, self, other)
 
-    methods = (forward, reflected, in_place)
+    methods: Any = (forward, reflected, in_place)
     for prefix, method in zip(("", "r", "i"), methods, strict=True):
         method.__name__ = method.__qualname__ = f"__{prefix}{name}__"
     return methods
 
 
-def _compress(self: Any, condition: Any, axis: int | None = None, **keywords: Any) -> Any:
-    """Same as `rlx.numpy.compress(condition, self, axis)`."""
-    return FUNCTIONS["compress"](condition, self, axis, **keywords)
-
-
 def _spread_arguments(args: tuple[Any, ...]) -> Any:
     """Accept `x.reshape(2, 3)` as well as `x.reshape((2, 3))`."""
     return args[0] if len(args) == 1 else args
-
-
-def _reshape(self: Any, *shape: Any, order: str = "C") -> Any:
-    """Return the same elements under another shape.
-
-    `shape` is given as integers or as one tuple, in which one size may be -1; `order` is "C" or
-    "F", as for `rlx.numpy.reshape`.
-    """
-    return FUNCTIONS["reshape"](self, _spread_arguments(shape), order=order)
-
-
-def _transpose(self: Any, *axes: Any) -> Any:
-    """Return the array with its axes in another order.
-
-    `axes` are given as integers or as one tuple; without them the order is reversed.
-    """
-    return FUNCTIONS["transpose"](self, _spread_arguments(axes) if axes else None)
 
 
 class Absent:
@@ -149,22 +140,22 @@ class Operators(Typed):
         return self.type.nbytes
 
     @property
-    def T(self) -> Any:
+    def T(self) -> Array:
         """All axes in reverse order."""
         return FUNCTIONS["transpose"](self)
 
     @property
-    def mT(self) -> Any:
+    def mT(self) -> Array:
         """The last two axes exchanged."""
         return FUNCTIONS["matrix_transpose"](self)
 
     @property
-    def real(self) -> Any:
+    def real(self) -> Array:
         """The real part."""
         return FUNCTIONS["real"](self)
 
     @property
-    def imag(self) -> Any:
+    def imag(self) -> Array:
         """The imaginary part."""
         return FUNCTIONS["imag"](self)
 
@@ -191,7 +182,7 @@ class Operators(Typed):
         # Python itself refuses a symbolic size here
         return self.shape[0]  # type: ignore[return-value]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Array]:
         if not self.shape:
             raise ShapeError(
                 "an array without axes cannot be iterated over",
@@ -202,16 +193,16 @@ class Operators(Typed):
     def __contains__(self, item: Any) -> bool:
         return bool(FUNCTIONS["any"](FUNCTIONS["equal"](self, item)))
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> Array:
         return FUNCTIONS["copy"](self)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
         return FUNCTIONS["copy"](self)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Array:
         return FUNCTIONS["getitem"](self, index)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Index, value: ArrayLike) -> None:
         FUNCTIONS["setitem"](self, index, value)
 
     def __delitem__(self, index: Any) -> NoReturn:
@@ -229,7 +220,9 @@ class Operators(Typed):
     __truediv__, __rtruediv__, __itruediv__ = _operators("true_divide", "truediv")
     __floordiv__, __rfloordiv__, __ifloordiv__ = _operators("floor_divide", "floordiv")
     __mod__, __rmod__, __imod__ = _operators("remainder", "mod")
-    __divmod__, __rdivmod__ = _operators("divmod", "divmod")[:2]
+    __divmod__, __rdivmod__ = cast(
+        "tuple[Operator[tuple[Array, Array]], ...]", _operators("divmod", "divmod")[:2]
+    )
     __pow__, __rpow__, __ipow__ = _operators("power", "pow")
     __matmul__, __rmatmul__, __imatmul__ = _operators("matmul", "matmul")
     __and__, __rand__, __iand__ = _operators("bitwise_and", "and")
@@ -237,68 +230,239 @@ class Operators(Typed):
     __xor__, __rxor__, __ixor__ = _operators("bitwise_xor", "xor")
     __lshift__, __rlshift__, __ilshift__ = _operators("left_shift", "lshift")
     __rshift__, __rrshift__, __irshift__ = _operators("right_shift", "rshift")
-    __eq__, __ne__ = _operators("equal", "eq")[0], _operators("not_equal", "ne")[0]
+    __eq__: Operator[Array] = _operators("equal", "eq")[0]
+    __ne__: Operator[Array] = _operators("not_equal", "ne")[0]
     __lt__, __le__ = _operators("less", "lt")[0], _operators("less_equal", "le")[0]
     __gt__, __ge__ = _operators("greater", "gt")[0], _operators("greater_equal", "ge")[0]
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Array:
         return FUNCTIONS["negative"](self)
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> Array:
         return FUNCTIONS["positive"](self)
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> Array:
         return FUNCTIONS["abs"](self)
 
-    def __invert__(self) -> Any:
+    def __invert__(self) -> Array:
         return FUNCTIONS["invert"](self)
 
-    def __round__(self, ndigits: int | None = None) -> Any:
+    def __round__(self, ndigits: int | None = None) -> Array:
         return FUNCTIONS["round"](self, ndigits or 0)
 
-    # -- methods: the arguments after the array are those of the function of the same name --------
+    # -- methods: they call the functions of the same names ----------------------------------------
 
-    all = _method("all")
-    any = _method("any")
-    argmax = _method("argmax")
-    argmin = _method("argmin")
-    argpartition = _method("argpartition")
-    compress = _compress
-    argsort = _method("argsort")
-    astype = _method("astype")
-    clip = _method("clip")
-    conj = _method("conj")
-    cumprod = _method("cumprod")
-    cumsum = _method("cumsum")
-    diagonal = _method("diagonal")
-    dot = _method("dot")
-    flatten = _method("flatten")
-    max = _method("max")
-    mean = _method("mean")
-    min = _method("min")
-    nonzero = _method("nonzero")
-    prod = _method("prod")
-    ptp = _method("ptp")
-    ravel = _method("ravel")
-    repeat = _method("repeat")
-    round = _method("round")
-    searchsorted = _method("searchsorted")
-    sort = _method("sort")
-    squeeze = _method("squeeze")
-    std = _method("std")
-    sum = _method("sum")
-    swapaxes = _method("swapaxes")
-    take = _method("take")
-    trace = _method("trace")
-    var = _method("var")
-    view = _method("view")
+    @_method
+    def all(
+        self,
+        axis: Axis = None,
+        out: None = None,
+        keepdims: bool = False,
+        where: ArrayLike | None = None,
+    ) -> Array: ...
+
+    any = _method(all, "any")
+
+    @_method
+    def argmax(
+        self, axis: int | None = None, out: None = None, keepdims: bool | None = None
+    ) -> Array: ...
+
+    argmin = _method(argmax, "argmin")
+
+    @_method
+    def argpartition(self, kth: int, axis: int = -1) -> Array: ...
+
+    @_method
+    def argsort(
+        self,
+        axis: int | None = -1,
+        *,
+        kind: str | None = None,
+        order: None = None,
+        stable: bool = True,
+        descending: bool = False,
+        dtype: DTypeLike | None = None,
+    ) -> Array: ...
+
+    @_method
+    def astype(self, dtype: DTypeLike, *, copy: bool = True, device: Any = None) -> Array: ...
+
+    @_method
+    def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array: ...
+
+    @_method
+    def conj(self) -> Array: ...
+
+    @_method
+    def cumprod(
+        self, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
+    ) -> Array: ...
+
+    cumsum = _method(cumprod, "cumsum")
+
+    @_method
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array: ...
+
+    @_method
+    def dot(
+        self,
+        b: ArrayLike,
+        *,
+        precision: Any = None,
+        preferred_element_type: DTypeLike | None = None,
+    ) -> Array: ...
+
+    @_method
+    def max(
+        self,
+        axis: Axis = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+    ) -> Array: ...
+
+    min = _method(max, "min")
+
+    @_method
+    def mean(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: None = None,
+        keepdims: bool = False,
+        where: ArrayLike | None = None,
+    ) -> Array: ...
+
+    @_method
+    def nonzero(self, *, size: Size | None = None, fill_value: Any = None) -> tuple[Array, ...]: ...
+
+    @_method
+    def ptp(self, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array: ...
+
+    @_method
+    def ravel(self, order: str = "C") -> Array: ...
+
+    flatten = _method(ravel, "flatten")
+
+    @_method
+    def repeat(
+        self,
+        repeats: int | Sequence[int],
+        axis: int | None = None,
+        *,
+        total_repeat_length: Size | None = None,
+    ) -> Array: ...
+
+    @_method
+    def round(self, decimals: int = 0, out: None = None) -> Array: ...
+
+    @_method
+    def searchsorted(
+        self,
+        v: ArrayLike,
+        side: str = "left",
+        sorter: ArrayLike | None = None,
+        *,
+        method: str = "scan",
+    ) -> Array: ...
+
+    @_method
+    def sort(
+        self,
+        axis: int | None = -1,
+        *,
+        kind: str | None = None,
+        order: None = None,
+        stable: bool = True,
+        descending: bool = False,
+    ) -> Array: ...
+
+    @_method
+    def squeeze(self, axis: Axis = None) -> Array: ...
+
+    @_method
+    def std(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: None = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        where: ArrayLike | None = None,
+        *,
+        mean: ArrayLike | None = None,
+        correction: float | None = None,
+    ) -> Array: ...
+
+    var = _method(std, "var")
+
+    @_method
+    def sum(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+        promote_integers: bool = True,
+    ) -> Array: ...
+
+    prod = _method(sum, "prod")
+
+    @_method
+    def swapaxes(self, axis1: int, axis2: int) -> Array: ...
+
+    @_method
+    def take(
+        self,
+        indices: ArrayLike,
+        axis: int | None = None,
+        out: None = None,
+        mode: str | None = None,
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+        fill_value: ArrayLike | None = None,
+    ) -> Array: ...
+
+    @_method
+    def trace(
+        self,
+        offset: int = 0,
+        axis1: int = 0,
+        axis2: int = 1,
+        dtype: DTypeLike | None = None,
+        out: None = None,
+    ) -> Array: ...
+
+    @_method
+    def view(self, dtype: DTypeLike | None = None) -> Array: ...
+
     conjugate = conj
-    reshape = _reshape
-    transpose = _transpose
+
+    def compress(self, condition: ArrayLike, axis: int | None = None, **keywords: Any) -> Array:
+        """Same as `rlx.numpy.compress(condition, self, axis)`."""
+        return FUNCTIONS["compress"](condition, self, axis, **keywords)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Array:
+        """Return the same elements under another shape.
+
+        `shape` is given as integers or as one tuple, in which one size may be -1; `order` is "C" or
+        "F", as for `rlx.numpy.reshape`.
+        """
+        return FUNCTIONS["reshape"](self, _spread_arguments(shape), order=order)
+
+    def transpose(self, *axes: Any) -> Array:
+        """Return the array with its axes in another order.
+
+        `axes` are given as integers or as one tuple; without them the order is reversed.
+        """
+        return FUNCTIONS["transpose"](self, _spread_arguments(axes) if axes else None)
 
 
 _OPERANDS = (Operators, np.ndarray, np.generic, bool, int, float, complex, Dim)
-
 
 QUICK: set[type] = {int, float}  # operands at first sight, to which `Array` adds itself
 

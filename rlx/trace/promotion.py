@@ -70,20 +70,22 @@ def broadcast_operands(name: str, *operands: Any) -> list[Any]:
     return [broadcast_to(x, shape) for x in given]
 
 
-def pointwise(op: Op | str, *operands: Any, name: str = "", inexact: bool = False) -> Any:
+def pointwise(op: Op | str, *operands: Any, name: str = "", inexact: bool = False) -> Array:
     """Apply a pointwise op after promotion and broadcasting."""
     given = [as_operand(x) for x in operands]
     dtype = result_dtype(*given, inexact=inexact)
     return _apply_fitted(op, name, [dtype] * len(given), given)
 
 
-def pointwise_at(op: Op | str, dtype: np.dtype, *operands: Any, name: str = "") -> Any:
+def pointwise_at(op: Op | str, dtype: np.dtype, *operands: Any, name: str = "") -> Array:
     """Apply a pointwise op to operands converted and broadcast to a dtype and shape."""
     given = [as_operand(x) for x in operands]
     return _apply_fitted(op, name, [dtype] * len(given), given)
 
 
-def _apply_fitted(op: Op | str, name: str, dtypes: Sequence[np.dtype], given: Sequence[Any]) -> Any:
+def _apply_fitted(
+    op: Op | str, name: str, dtypes: Sequence[np.dtype], given: Sequence[Any]
+) -> Array:
     known: Op = OPS[op] if isinstance(op, str) else op
     return apply_ready(known, _fitted(name or known.name, dtypes, given), known.complete({}))
 
@@ -132,14 +134,14 @@ def _traced(x: Any, dtype: np.dtype, shape: tuple[Size, ...], weak: bool) -> Tra
     return TracedTensor(OPS["full"](shape=shape, value=number.item(), dtype=dtype), weak)
 
 
-def convert(x: Any, dtype: np.dtype) -> Any:
+def convert(x: Any, dtype: np.dtype) -> Array:
     """The operand in a dtype, by a node only if it has another."""
     if is_python_scalar(x):
         return Array(scalar_to_numpy(x, dtype))
     return x if operand_type(x).dtype == dtype else apply("convert", x, dtype=dtype)
 
 
-def convert_exactly(x: Any, dtype: np.dtype) -> Any:
+def convert_exactly(x: Any, dtype: np.dtype) -> Array:
     """The operand in a dtype, a Python number without a detour over its default dtype."""
     x = as_operand(x)
     if is_python_scalar(x):
@@ -147,7 +149,7 @@ def convert_exactly(x: Any, dtype: np.dtype) -> Any:
     return convert(as_tensor(x), dtype)
 
 
-def broadcast_to(x: Any, shape: tuple[Size, ...]) -> Any:
+def broadcast_to(x: Any, shape: tuple[Size, ...]) -> Array:
     """The operand repeated to a shape, by a node only if it has another."""
     given = operand_type(x).shape
     if given == tuple(shape):
@@ -267,7 +269,7 @@ def no_cast(name: str, given: np.dtype, wanted: np.dtype) -> DtypeError:
 # -- half-size floats, computed in float32 and rounded once at the end -----------------------------
 
 
-def rounded_once(compute: Callable[..., Any], *operands: Any) -> Any:
+def rounded_once(compute: Callable[..., Any], *operands: Any) -> Array:
     """Compute with half-size floats in float32, and round the result once.
 
     The result has the dtype that the operands promote to.

@@ -86,7 +86,7 @@ def _run(
     types = body.graph.param_types[:n_carry]
     # the results of the graph stand in the order (carry, y)
     results = [*types, *body.graph.result_types[n_carry:]]
-    outputs = apply(
+    outputs: Any = apply(
         "scan",
         *body.captures,
         *[lift_leaf(x, t) for x, t in zip(carry, types, strict=True)],

@@ -36,7 +36,7 @@ from .zeros import CustomVJPPrimal, SymbolicZero, with_zeros_named
 def apply_nested(op: str, traced: Traced, args: Any, **attrs: Any) -> Any:
     """Apply an op with a nested graph to the leaves of arguments and the captures."""
     operands = [*lift_leaves(args, traced), *from_values(traced.captures)]
-    results = apply(op, *operands, graph=traced.graph, **attrs)
+    results: Any = apply(op, *operands, graph=traced.graph, **attrs)
     return pytree.unflatten(traced.out_tree, with_weak(results, traced.out_weak))
 
 

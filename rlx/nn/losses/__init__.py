@@ -15,6 +15,7 @@ from typing import Any
 from ... import numpy as rnp
 from ...ir.lazy import listed as listed
 from ...trace.arguments import flag as flag
+from ...trace.array import Array
 from ...trace.array_arguments import known_real as known_real
 from ...trace.axes import one_axis as one_axis
 from ...transforms.custom import stop_gradient as stop_gradient
@@ -61,7 +62,7 @@ __dir__ = listed(__name__)
 # -- of numbers ------------------------------------------------------------------------------------
 
 
-def mean_squared_error(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
+def mean_squared_error(predictions: Any, targets: Any, *, reduction: str = "mean") -> Array:
     """Mean squared error: the square of the difference.
 
     `f32[...], f32[...] → f32[]`.
@@ -69,7 +70,7 @@ def mean_squared_error(predictions: Any, targets: Any, *, reduction: str = "mean
     return of_both(lambda x, y: rnp.square(x - y), predictions, targets, reduction)
 
 
-def mean_absolute_error(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
+def mean_absolute_error(predictions: Any, targets: Any, *, reduction: str = "mean") -> Array:
     """Mean absolute error: the absolute value of the difference.
 
     `f32[...], f32[...] → f32[]`.
@@ -77,7 +78,7 @@ def mean_absolute_error(predictions: Any, targets: Any, *, reduction: str = "mea
     return of_both(lambda x, y: rnp.abs(x - y), predictions, targets, reduction)
 
 
-def huber(predictions: Any, targets: Any, *, delta: float = 1.0, reduction: str = "mean") -> Any:
+def huber(predictions: Any, targets: Any, *, delta: float = 1.0, reduction: str = "mean") -> Array:
     """Huber loss: half the squared difference up to `delta`, a line beyond it.
 
     `f32[...], f32[...] → f32[]`. From "Robust Estimation of a Location Parameter", Huber, 1964.
@@ -91,7 +92,9 @@ def huber(predictions: Any, targets: Any, *, delta: float = 1.0, reduction: str 
     return of_both(loss, predictions, targets, reduction)
 
 
-def smooth_l1(predictions: Any, targets: Any, *, beta: float = 1.0, reduction: str = "mean") -> Any:
+def smooth_l1(
+    predictions: Any, targets: Any, *, beta: float = 1.0, reduction: str = "mean"
+) -> Array:
     """Smooth L1 loss: the size of the difference, a parabola below `beta`.
 
     `f32[...], f32[...] → f32[]`. Beyond `beta` it is less by `beta` / 2. It is `huber` with
@@ -104,7 +107,7 @@ def smooth_l1(predictions: Any, targets: Any, *, beta: float = 1.0, reduction: s
     return huber(predictions, targets, delta=beta, reduction=reduction) / beta
 
 
-def log_cosh(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
+def log_cosh(predictions: Any, targets: Any, *, reduction: str = "mean") -> Array:
     """Log-cosh loss: log(cosh(difference)), a smooth absolute error.
 
     `f32[...], f32[...] → f32[]`. From "Log Hyperbolic Cosine Loss Improves Variational
@@ -128,7 +131,7 @@ def poisson_nll(
     full: bool = False,
     eps: float = 1e-8,
     reduction: str = "mean",
-) -> Any:
+) -> Array:
     """Negative log-likelihood of counts by Poisson distributions.
 
     `f32[...], f32[...] → f32[]`: rate - target * log(rate). The predictions are logarithms of
@@ -160,7 +163,7 @@ def gaussian_nll(
     full: bool = False,
     eps: float = 1e-6,
     reduction: str = "mean",
-) -> Any:
+) -> Array:
     """Negative log-likelihood of targets by normal distributions.
 
     `f32[...], f32[...], f32[...] → f32[]`: of means, targets and `variances`. Variances below `eps`
@@ -186,7 +189,7 @@ def gaussian_nll(
 
 def kl_divergence(
     log_predictions: Any, targets: Any, *, log_targets: bool = False, reduction: str = "mean"
-) -> Any:
+) -> Array:
     """Kullback-Leibler divergence of predictions from targets, along the last axis.
 
     `f32[..., C], f32[..., C] → f32[]`: `log_predictions` are logarithms of probabilities, as
@@ -210,7 +213,7 @@ def kl_divergence(
 
 def cosine_similarity(
     x: Any, y: Any, *, axis: int = -1, eps: float = 1e-8, reduction: str = "mean"
-) -> Any:
+) -> Array:
     """Cosine of the angle between vectors along an axis, from -1 to 1.
 
     `f32[..., n], f32[..., n] → f32[]`, of `x` and `y` along `axis`. Norms below `eps` count as
@@ -231,7 +234,7 @@ def cosine_similarity(
 
 def cosine_distance(
     x: Any, y: Any, *, axis: int = -1, eps: float = 1e-8, reduction: str = "mean"
-) -> Any:
+) -> Array:
     """One minus `cosine_similarity`, from 0 to 2: `f32[..., n], f32[..., n] → f32[]`.
 
     `x`, `y`, `axis` and `eps` are as there.
@@ -252,7 +255,7 @@ def triplet_margin(
     norm: float = 2.0,
     eps: float = 1e-6,
     reduction: str = "mean",
-) -> Any:
+) -> Array:
     """Triplet loss: positives should be nearer than negatives, by a `margin`.
 
     `f32[..., n], f32[..., n], f32[..., n] → f32[]` of `anchors`, `positives` and `negatives`:
@@ -274,7 +277,7 @@ def triplet_margin(
     return of_all(loss, (anchors, positives, negatives), reduction)
 
 
-def _unit(x: Any, axis: int, eps: float) -> Any:
+def _unit(x: Any, axis: int, eps: float) -> Array:
     """Vectors of length 1; the gradient at zero is that of x / eps."""
     square = rnp.sum(rnp.square(x), axis, keepdims=True)
     is_long = square > eps * eps

@@ -14,6 +14,7 @@ from ...ir.source import user_source
 from ...scipy.special import logsumexp
 from ...trace.apply import apply, as_tensor
 from ...trace.arguments import count_of
+from ...trace.array import Array
 from ...trace.array_arguments import scalar
 from ...trace.axes import integer
 from ...trace.index.items import check_ends
@@ -32,7 +33,7 @@ def cross_entropy(
     weight: Any = None,
     ignore_index: int | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Array:
     """Cross-entropy loss of logits and integer class labels.
 
     `f32[..., C], i32[...] → f32[]`. `label_smoothing` is the share of the target that all classes
@@ -68,7 +69,7 @@ def nll(
     weight: Any = None,
     ignore_index: int | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Array:
     """Negative log-likelihood of labels: minus the logarithm of their probability.
 
     `f32[..., C], i32[...] → f32[]`: `log_probabilities` are what `nn.log_softmax` gives; of logits
@@ -92,7 +93,7 @@ def nll(
 
 def softmax_focal(
     logits: Any, labels: Any, *, gamma: float = 2.0, weight: Any = None, reduction: str = "mean"
-) -> Any:
+) -> Array:
     """Focal loss: cross-entropy times (1 - chance of the label) to a power `gamma`.
 
     `f32[..., C], i32[...] → f32[]`. `weight`, f32[C], multiplies the losses of each class; the mean
@@ -121,7 +122,7 @@ def sigmoid_focal(
     gamma: float = 2.0,
     alpha: float | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Array:
     """Focal loss of independent classes.
 
     Binary cross-entropy in which easy examples count less, by the power `gamma` of the probability
@@ -143,7 +144,7 @@ def sigmoid_focal(
     return of_both(loss, logits, targets, reduction)
 
 
-def binary_cross_entropy(logits: Any, targets: Any, *, reduction: str = "mean") -> Any:
+def binary_cross_entropy(logits: Any, targets: Any, *, reduction: str = "mean") -> Array:
     """Binary cross-entropy loss of logits and targets from 0 to 1.
 
     `f32[...], f32[...] → f32[]`. The probability of a 1 is sigmoid(logits). Targets are 0, 1, or
@@ -152,7 +153,7 @@ def binary_cross_entropy(logits: Any, targets: Any, *, reduction: str = "mean") 
     return of_both(lambda x, y: softplus(x) - x * y, logits, targets, reduction)
 
 
-def hinge(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
+def hinge(predictions: Any, targets: Any, *, reduction: str = "mean") -> Array:
     """Hinge loss of targets -1 and 1: max(0, 1 - prediction * target).
 
     `f32[...], f32[...] → f32[]`. From "Support-Vector Networks", Cortes and Vapnik, 1995.
@@ -171,7 +172,7 @@ def ctc(
     label_lengths: Any = None,
     blank: int = 0,
     reduction: str = "mean",
-) -> Any:
+) -> Array:
     """Connectionist temporal classification: labels in a longer sequence.
 
     `f32[batch, time, C], i32[batch, count] → f32[]`: minus the logarithm of their chance. That is
@@ -207,7 +208,7 @@ def ctc(
     return rounded_once(lambda x: reduced(_ctc(x, labels, times, counts, blank), reduction), logits)
 
 
-def _ctc(x: Any, labels: Any, times: Any, counts: Any, blank: int) -> Any:
+def _ctc(x: Any, labels: Any, times: Any, counts: Any, blank: int) -> Array:
     """Minus the log-chances, by the forward algorithm over labels with blanks around them."""
     x = log_softmax(x)
     batch, count = labels.shape
@@ -262,7 +263,7 @@ def _labels(name: str, logits: Any, labels: Any, ignored: int | None) -> tuple[A
     return labels, is_ignored
 
 
-def _integers(name: str, labels: Any) -> Any:
+def _integers(name: str, labels: Any) -> Array:
     if labels.dtype.kind not in "iu":
         raise DtypeError(
             f"{name}: the labels are {labels.type}, not integers",
@@ -300,7 +301,7 @@ def _amounts(name: str, x: Any, labels: Any, weight: Any) -> Any:
     return rnp.take(weight, labels, axis=0)
 
 
-def _counted(losses: Any, amounts: Any, is_ignored: Any, reduction: str) -> Any:
+def _counted(losses: Any, amounts: Any, is_ignored: Any, reduction: str) -> Array:
     """The losses reduced; the mean is divided by the amounts of labels that count."""
     if is_ignored is not None:
         losses = rnp.where(is_ignored, 0.0, losses)
@@ -311,12 +312,12 @@ def _counted(losses: Any, amounts: Any, is_ignored: Any, reduction: str) -> Any:
     return rnp.sum(losses) / rnp.sum(amounts)
 
 
-def _power(x: Any, gamma: Any) -> Any:
+def _power(x: Any, gamma: Any) -> Array:
     """x to a power, with a finite slope at 0."""
     return rnp.power(rnp.maximum(x, float(rnp.finfo(x.dtype).tiny)), gamma)
 
 
-def _lengths(name: str, given: Any, batch: Any, most: Any) -> Any:
+def _lengths(name: str, given: Any, batch: Any, most: Any) -> Array:
     if given is None:
         return rnp.full((batch,), most, "int32")
     lengths = as_tensor(given)

@@ -9,24 +9,27 @@ from ... import numpy as rnp
 from ...ir.errors import ArgumentError
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice
+from ...trace.array import Array
 from ...trace.array_arguments import known_real
 from ...trace.promotion import promote_operands, rounded_once
 
 REDUCTIONS = {"mean": rnp.mean, "sum": rnp.sum, "none": as_tensor}
 
 
-def of_both(loss: Callable[[Any, Any], Any], predictions: Any, targets: Any, reduction: str) -> Any:
+def of_both(
+    loss: Callable[[Any, Any], Any], predictions: Any, targets: Any, reduction: str
+) -> Array:
     """The loss of predictions and targets, as `of_all`."""
     return of_all(loss, (predictions, targets), reduction)
 
 
-def of_all(loss: Callable[..., Any], operands: Sequence[Any], reduction: str) -> Any:
+def of_all(loss: Callable[..., Any], operands: Sequence[Any], reduction: str) -> Array:
     """The loss of each example, reduced; half-size floats are rounded once."""
     given = promote_operands(*operands, inexact=True)
     return rounded_once(lambda *xs: reduced(loss(*map(as_tensor, xs)), reduction), *given)
 
 
-def reduced(losses: Any, reduction: str) -> Any:
+def reduced(losses: Any, reduction: str) -> Array:
     """The losses of examples as `reduction` says."""
     return REDUCTIONS[choice("reduction", reduction, REDUCTIONS)](losses)
 

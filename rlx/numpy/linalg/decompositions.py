@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ...trace.apply import apply
 from ...trace.arguments import choice, flag
+from ...trace.array import Array
 from ..arithmetic import abs, astype, sign
 from ..elementwise import Tensor
 from ..indexing import take_along_axis
@@ -47,7 +48,7 @@ class SVDResult(NamedTuple):
     Vh: Any
 
 
-def cholesky(a: Tensor, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
+def cholesky(a: Tensor, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """The Cholesky factor L with L Lᴴ = a, for Hermitian positive definite a.
 
     `upper` gives Lᴴ instead. A matrix that is not positive definite gives NaN. Without
@@ -113,7 +114,7 @@ def _hermitian_svd(a: Any, compute_uv: bool) -> Any:
     return SVDResult(u, abs(values), adjoint(u * signs))
 
 
-def svdvals(x: Tensor, /) -> Any:
+def svdvals(x: Tensor, /) -> Array:
     """The singular values, descending."""
     return svd(x, compute_uv=False)
 
@@ -130,13 +131,13 @@ def eigh(a: Tensor, UPLO: str | None = None, symmetrize_input: bool = True) -> A
     return EighResult(*apply("eigh", _lower(a, UPLO, symmetrize_input, "eigh")))
 
 
-def eigvalsh(a: Tensor, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
+def eigvalsh(a: Tensor, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """The eigenvalues of a Hermitian matrix, ascending."""
     a = _lower(a, UPLO, symmetrize_input, "eigvalsh")
     return apply("eigh", a, compute_vectors=False)[0]
 
 
-def _lower(a: Any, part: str | None, symmetrize: bool, name: str) -> Any:
+def _lower(a: Any, part: str | None, symmetrize: bool, name: str) -> Array:
     """The matrix whose lower part counts."""
     choice(f"{name}: part of a matrix", part, (None, "L", "U"))
     (a,) = inexact(a)
@@ -160,7 +161,7 @@ def eig(a: Tensor) -> Any:
     return EigResult(*apply("eig", a))
 
 
-def eigvals(a: Tensor) -> Any:
+def eigvals(a: Tensor) -> Array:
     """The eigenvalues of a square matrix, complex and in no order."""
     (a,) = inexact(a)
     check_square("eigvals", a)

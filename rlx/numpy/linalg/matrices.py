@@ -10,25 +10,26 @@ from ...ir.dims import maximum
 from ...ir.errors import AttributeValueError, ShapeError
 from ...ir.types import as_dtype, is_complex
 from ...trace.apply import as_operand, as_tensor, described
+from ...trace.array import Array
 from ...trace.promotion import convert, result_dtype
 from ..arithmetic import conj
 from ..manipulation import matrix_transpose
 
 
-def inexact(*operands: Any) -> list[Any]:
+def inexact(*operands: Any) -> list[Array]:
     """The operands as arrays of one dtype, which is inexact."""
     given = [as_operand(x) for x in operands]
     dtype = result_dtype(*given, inexact=True)
     return [convert(as_tensor(x), dtype) for x in given]
 
 
-def adjoint(x: Any) -> Any:
+def adjoint(x: Any) -> Array:
     """The conjugate transpose of matrices."""
     x = matrix_transpose(x)
     return conj(x) if is_complex(x.dtype) else x
 
 
-def symmetrized(x: Any) -> Any:
+def symmetrized(x: Any) -> Array:
     """The Hermitian part of matrices: the mean of a matrix and its adjoint."""
     return (x + adjoint(x)) / 2
 
@@ -63,7 +64,7 @@ def real_dtype(x: Any) -> np.dtype:
     return as_dtype(np.finfo(x.dtype).dtype)
 
 
-def rounding_of(x: Any) -> Any:
+def rounding_of(x: Any) -> Array:
     """The larger size of a matrix times the machine epsilon of its dtype."""
     size = convert(as_tensor(maximum(*x.shape[-2:])), real_dtype(x))
     return size * precision_of(x.dtype)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice, flag, members
+from ...trace.array import Array
 from ...trace.axes import one_axis, some_axes
 from ...trace.promotion import broadcast_to, rounded_once
 from .. import contraction, creation, manipulation, reductions
@@ -25,7 +26,7 @@ from .matrices import check_matrix, check_square, inexact, wrong_shape, wrong_va
 from .solving import inv
 
 
-def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Any:
+def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Array:
     """The cross products of vectors of 3 elements along an axis."""
     x1, x2 = as_tensor(x1), as_tensor(x2)
     for x in (x1, x2):
@@ -35,14 +36,14 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Any:
     return contraction.cross(x1, x2, axis=axis)
 
 
-def diagonal(x: Tensor, /, *, offset: int = 0) -> Any:
+def diagonal(x: Tensor, /, *, offset: int = 0) -> Array:
     """The diagonals of matrices, along a new last axis."""
     x = as_tensor(x)
     check_matrix("diagonal", x)
     return creation.diagonal(x, offset, -2, -1)
 
 
-def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Array:
     """The traces of matrices: the sums of their diagonals."""
     x = as_tensor(x)
     check_matrix("trace", x)
@@ -51,21 +52,21 @@ def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Any:
 
 def matmul(
     x1: Tensor, x2: Tensor, /, *, precision: Any = None, preferred_element_type: Any = None
-) -> Any:
+) -> Array:
     """The product of matrices; the same as `rlx.numpy.matmul`."""
     return contraction.matmul(
         x1, x2, precision=precision, preferred_element_type=preferred_element_type
     )
 
 
-def matrix_transpose(x: Tensor, /) -> Any:
+def matrix_transpose(x: Tensor, /) -> Array:
     """Transpose the last two axes."""
     x = as_tensor(x)
     check_matrix("matrix_transpose", x)
     return manipulation.matrix_transpose(x)
 
 
-def matrix_power(a: Tensor, n: int) -> Any:
+def matrix_power(a: Tensor, n: int) -> Array:
     """A square matrix raised to an integer power; negative powers invert it first.
 
     >>> matrix_power([[1.0, 1.0], [0.0, 1.0]], 5).tolist()
@@ -82,9 +83,9 @@ def matrix_power(a: Tensor, n: int) -> Any:
     return rounded_once(lambda a: _power(a, n), a)
 
 
-def _power(a: Any, n: int) -> Any:
+def _power(a: Any, n: int) -> Array:
     square, n = (inv(a), -n) if n < 0 else (a, n)
-    result = None
+    result: Any = None
     while True:
         n, is_odd = divmod(n, 2)
         if is_odd:
@@ -94,7 +95,7 @@ def _power(a: Any, n: int) -> Any:
         square = contraction.matmul(square, square)
 
 
-def multi_dot(arrays: Sequence[Tensor], *, precision: Any = None) -> Any:
+def multi_dot(arrays: Sequence[Tensor], *, precision: Any = None) -> Array:
     """The product of two or more arrays, in the order of least cost.
 
     The first and the last may be vectors.
@@ -122,7 +123,7 @@ def multi_dot(arrays: Sequence[Tensor], *, precision: Any = None) -> Any:
     return einsum(",".join(labels) + "->" + ends, *given, precision=precision)
 
 
-def outer(x1: Tensor, x2: Tensor, /) -> Any:
+def outer(x1: Tensor, x2: Tensor, /) -> Array:
     """The outer product of two vectors: `f32[n], f32[m] → f32[n, m]`."""
     x1, x2 = as_tensor(x1), as_tensor(x2)
     if x1.ndim != 1 or x2.ndim != 1:
@@ -139,7 +140,7 @@ def tensordot(
     axes: int | Sequence[Any] = 2,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """The tensor contraction over axes; the same as `rlx.numpy.tensordot`."""
     return contraction.tensordot(
         x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type
@@ -154,7 +155,7 @@ def vecdot(
     axis: int = -1,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """The dot products of vectors along an axis, the first ones conjugated."""
     return contraction.vecdot(
         x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type
@@ -172,7 +173,7 @@ Axis = int | Sequence[int] | None
 
 def norm(
     x: Tensor, ord: int | float | str | None = None, axis: Axis = None, keepdims: bool = False
-) -> Any:
+) -> Array:
     """The norm of vectors (one axis) or of matrices (two axes).
 
     The default is the 2-norm or Frobenius norm. `ord` of a vector is any number, inf or -inf; of a
@@ -184,7 +185,7 @@ def norm(
     return rounded_once(lambda x: _norm(x, ord, axis, keepdims), *inexact(x))
 
 
-def _norm(x: Any, ord: int | float | str | None, axis: Axis, keepdims: bool) -> Any:
+def _norm(x: Any, ord: int | float | str | None, axis: Axis, keepdims: bool) -> Array:
     if axis is None and ord is None:
         return _length(x, None, keepdims)
     axes = some_axes("norm", axis, x.ndim)
@@ -201,12 +202,12 @@ NUMBERS = (1, -1, 2, -2, math.inf, -math.inf)  # norms of matrices, besides thos
 
 def vector_norm(
     x: Tensor, /, *, axis: Axis = None, keepdims: bool = False, ord: int | float | str = 2
-) -> Any:
+) -> Array:
     """The vector norm over axes; None takes all axes."""
     return rounded_once(lambda x: _vector_norm(x, axis, keepdims, ord), *inexact(x))
 
 
-def _vector_norm(x: Any, axis: Axis, keepdims: bool, ord: int | float | str) -> Any:
+def _vector_norm(x: Any, axis: Axis, keepdims: bool, ord: int | float | str) -> Array:
     if not (ord is None or isinstance(ord, int | float | np.number)):
         fix = "use a number, such as 2 or numpy.inf"
         wrong_value("vector_norm", f"vectors have no norm {ord!r}", fix=fix)
@@ -226,19 +227,19 @@ def _vector_norm(x: Any, axis: Axis, keepdims: bool, ord: int | float | str) -> 
     return _flat_power(reductions.sum(_flat_power(size, ord), axis, keepdims=keepdims), 1 / ord)
 
 
-def _length(x: Any, axis: Axis, keepdims: bool) -> Any:
+def _length(x: Any, axis: Axis, keepdims: bool) -> Array:
     total = reductions.sum(real(x * conj(x)), axis, keepdims=keepdims)
     is_zero = total == 0
     return where(is_zero, 0, sqrt(where(is_zero, 1, total)))
 
 
-def _flat_power(x: Any, exponent: float) -> Any:
+def _flat_power(x: Any, exponent: float) -> Array:
     """A positive power, whose derivative at 0 is 0."""
     is_zero = x == 0
     return where(is_zero, 0, power(where(is_zero, 1, x), exponent))
 
 
-def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: int | float | str = "fro") -> Any:
+def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: int | float | str = "fro") -> Array:
     """The matrix norm over the last two axes; see `norm`."""
     (x,) = inexact(x)
     check_matrix("matrix_norm", x)
@@ -246,7 +247,7 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: int | float | str 
     return rounded_once(lambda x: _matrix_norm("matrix_norm", x, ord, axes, keepdims), x)
 
 
-def _matrix_norm(name: str, x: Any, ord: Any, axes: Sequence[int], keepdims: bool) -> Any:
+def _matrix_norm(name: str, x: Any, ord: Any, axes: Sequence[int], keepdims: bool) -> Array:
     keepdims = flag(f"{name}: keepdims", keepdims)
     if isinstance(ord, np.number):
         ord = ord.item()
@@ -267,7 +268,7 @@ def _matrix_norm(name: str, x: Any, ord: Any, axes: Sequence[int], keepdims: boo
     return expand_dims(result, tuple(sorted(axes))) if keepdims else result
 
 
-def cond(x: Tensor, p: int | float | str | None = None) -> Any:
+def cond(x: Tensor, p: int | float | str | None = None) -> Array:
     """The condition number |x| |x⁻¹| of matrices, inf for a singular one.
 
     `p` is the order of the norm; 2, the default, is the ratio of the largest to the smallest

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ...trace.apply import apply, apply_like, as_tensor
 from ...trace.arguments import choice
+from ...trace.array import Array
 from ...trace.axes import broadcast_shapes, integer, number, some_axes
 from ...trace.promotion import broadcast_to, convert
 from .. import reductions
@@ -42,7 +43,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Any
 
 
-def solve(a: Tensor, b: Tensor) -> Any:
+def solve(a: Tensor, b: Tensor) -> Array:
     """Solve the linear system a x = b for square a.
 
     A b with one axis is a vector; otherwise its last two axes hold right-hand sides as columns, and
@@ -55,7 +56,7 @@ def solve(a: Tensor, b: Tensor) -> Any:
     return solve_columns("solve", lambda a, b: apply("linear_solve", a, b), a, b)
 
 
-def solve_columns(name: str, solved: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+def solve_columns(name: str, solved: Callable[[Any, Any], Any], a: Any, b: Any) -> Array:
     """Apply a solver for columns to a vector b, or to batches.
 
     A single matrix a is factored once for the whole batch.
@@ -80,7 +81,7 @@ def check_system(name: str, a: Any, b: Any) -> None:
         wrong_shape(name, f"a has {n} columns, and b is {b.type}", a, b, fix=fix)
 
 
-def inv(a: Tensor) -> Any:
+def inv(a: Tensor) -> Array:
     """The inverse of a square matrix; NaN if it is singular.
 
     >>> inv([[2.0, 0.0], [0.0, 4.0]]).tolist()
@@ -96,7 +97,7 @@ def inv(a: Tensor) -> Any:
 
 def pinv(
     a: Tensor, rtol: Tensor | None = None, hermitian: bool = False, *, rcond: Tensor | None = None
-) -> Any:
+) -> Array:
     """The Moore-Penrose pseudo-inverse.
 
     Singular values up to `rtol` times the largest are treated as zero; the default is 10 max(m, n)
@@ -113,14 +114,14 @@ def pinv(
     return _pinv(a, rtol)
 
 
-def _pinv(a: Any, cutoff: Any) -> Any:
+def _pinv(a: Any, cutoff: Any) -> Array:
     cutoff = broadcast_to(convert(as_tensor(cutoff), real_dtype(a)), a.shape[:-2])
     return apply("pinv", a, cutoff)
 
 
 def lstsq(
     a: Tensor, b: Tensor, rcond: float | None = None, *, numpy_resid: bool = False
-) -> tuple[Any, Any, Any, Any]:
+) -> tuple[Array, Array, Array, Array]:
     """The least-squares solution of a x = b, with residuals, rank and singular values.
 
     The solution has the least norm. Singular values below `rcond` times the largest are treated as
@@ -140,16 +141,17 @@ def lstsq(
         wrong_shape("lstsq", what, a, b, fix=f"give b {a.shape[0]} rows")
     m, n = a.shape
     values = svdvals(a)
+    least: Any = rcond
     if rcond is None:
-        rcond = rounding_of(a)
+        least = rounding_of(a)
     elif number("lstsq: rcond", rcond) < 0:
-        rcond = precision_of(a.dtype)
+        least = precision_of(a.dtype)
     columns = expand_dims(b, -1) if b.ndim == 1 else b
     if 0 in a.shape:
         x, rank = zeros((n, columns.shape[1]), a.dtype), array(0, int32)
     else:
-        counted = logical_and(values > 0, values >= rcond * values[0])
-        x, rank = _pinv(a, rcond) @ columns, reductions.sum(counted)
+        counted = logical_and(values > 0, values >= least * values[0])
+        x, rank = _pinv(a, least) @ columns, reductions.sum(counted)
     if numpy_resid and (m <= n or int(rank) < n):
         residuals = zeros((0,), values.dtype)
     else:
@@ -173,7 +175,7 @@ def slogdet(a: Tensor, *, method: str | None = None) -> Any:
     return SlogdetResult(*apply("slogdet", a))
 
 
-def det(a: Tensor) -> Any:
+def det(a: Tensor) -> Array:
     """The determinant of a square matrix.
 
     Singular matrices have derivatives too: of all orders up to 3 x 3, of first order above.
@@ -194,7 +196,7 @@ def det(a: Tensor) -> Any:
 
 def matrix_rank(
     M: Tensor, rtol: Tensor | None = None, *, hermitian: bool = False, tol: Tensor | None = None
-) -> Any:
+) -> Array:
     """The rank: the number of singular values above `rtol`, absolute as in JAX.
 
     The default is max(m, n) times the machine epsilon times the largest singular value. `tol` is
@@ -212,7 +214,7 @@ def matrix_rank(
     return reductions.sum(values > expand_dims(as_tensor(bound), -1), axis=-1)
 
 
-def tensorinv(a: Tensor, ind: int = 2) -> Any:
+def tensorinv(a: Tensor, ind: int = 2) -> Array:
     """The inverse with respect to `tensordot`, of the first `ind` axes."""
     (a,) = inexact(a)
     ind = integer("tensorinv: ind", ind)
@@ -226,7 +228,7 @@ def tensorinv(a: Tensor, ind: int = 2) -> Any:
     return reshape(inv(reshape(a, (math.prod(first), math.prod(last)))), (*last, *first))
 
 
-def tensorsolve(a: Tensor, b: Tensor, axes: tuple[int, ...] | None = None) -> Any:
+def tensorsolve(a: Tensor, b: Tensor, axes: tuple[int, ...] | None = None) -> Array:
     """Solve tensordot(a, x, x.ndim) = b for x; `axes` of a are moved to its end first."""
     a, b = inexact(a, b)
     if axes is not None:

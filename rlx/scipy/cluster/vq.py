@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ... import numpy as rnp
 from ...ir.errors import ShapeError
+from ...trace.array import Array
 from ..operands import Tensor, floats
 
 
-def vq(obs: Tensor, code_book: Tensor, check_finite: bool = True) -> tuple[Any, Any]:
+def vq(obs: Tensor, code_book: Tensor, check_finite: bool = True) -> tuple[Array, Array]:
     """Assign each row to its nearest code: the indices of the codes, the distances.
 
     >>> [x.tolist() for x in vq([[0.0, 1.0], [5.0, 5.0]], [[0.0, 0.0], [5.0, 4.0]])]

@@ -11,11 +11,12 @@ from ...numpy.linalg.matrices import adjoint, check_matrix, check_square, inexac
 from ...numpy.linalg.solving import check_system, solve_columns
 from ...trace.apply import apply, as_tensor
 from ...trace.arguments import choice, flag, pair
+from ...trace.array import Array
 
 
 def cholesky(
     a: Tensor, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
-) -> Any:
+) -> Array:
     """The upper Cholesky factor R with Rᴴ R = a; with `lower` L with L Lᴴ = a.
 
     Only that triangle of a is read.
@@ -28,7 +29,7 @@ def cholesky(
 
 def cho_factor(
     a: Tensor, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
-) -> tuple[Any, bool]:
+) -> tuple[Array, bool]:
     """The Cholesky factor for `cho_solve`, and whether it is the lower one.
 
     >>> import numpy as np
@@ -43,7 +44,7 @@ def cho_solve(
     b: Tensor,
     overwrite_b: bool = False,
     check_finite: bool = True,
-) -> Any:
+) -> Array:
     """Solve a x = b, given the factor of a by `cho_factor`."""
     c, lower = pair("cho_solve: c_and_lower", c_and_lower)
     lower = flag("cho_solve: lower", lower)
@@ -66,7 +67,7 @@ def solve_triangular(
     overwrite_b: bool = False,
     debug: Any = None,
     check_finite: bool = True,
-) -> Any:
+) -> Array:
     """Solve a x = b for triangular a, of which only one triangle is read.
 
     `trans` 1 or "T" uses the transpose of a, 2 or "C" its adjoint. Axes before the last two are a
@@ -94,7 +95,7 @@ def solve(
     debug: bool = False,
     check_finite: bool = True,
     assume_a: str = "gen",
-) -> Any:
+) -> Array:
     """Solve a x = b; for a positive definite a only one triangle is read.
 
     `assume_a` is "gen", "sym", "her" or "pos"; "pos" uses the Cholesky factor, and its derivative
@@ -106,7 +107,9 @@ def solve(
     return numpy.linalg.solve(a, b)
 
 
-def lu_factor(a: Tensor, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
+def lu_factor(
+    a: Tensor, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[Array, Array]:
     """The LU decomposition for `lu_solve`: L and U in one matrix, and the pivots."""
     (a,) = inexact(a)
     check_matrix("lu_factor", a)
@@ -120,7 +123,7 @@ def lu_solve(
     trans: int = 0,
     overwrite_b: bool = False,
     check_finite: bool = True,
-) -> Any:
+) -> Array:
     """Solve a x = b, given the factors of a by `lu_factor`.
 
     `trans` 1 uses the transpose of a, 2 its adjoint.
@@ -144,14 +147,14 @@ def lu_solve(
     return x if b.ndim > 1 else x[..., 0]
 
 
-def _taken(x: Any, order: Any) -> Any:
+def _taken(x: Any, order: Any) -> Array:
     """The rows of matrices in another order."""
     return numpy.take_along_axis(x, order[..., None], axis=-2)
 
 
 def lu(
     a: Tensor, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
-) -> tuple[Any, ...]:
+) -> tuple[Array, ...]:
     """The LU decomposition a = P L U; with `permute_l` the two matrices P L and U."""
     (a,) = inexact(a)
     check_matrix("lu", a)
@@ -174,7 +177,7 @@ def qr(
     mode: str = "full",
     pivoting: bool = False,
     check_finite: bool = True,
-) -> tuple[Any, ...]:
+) -> tuple[Array, ...]:
     """The QR decomposition a = Q R.
 
     Q is square in mode "full", has no more columns than a in "economic"; "r" gives R alone.

@@ -17,6 +17,7 @@ from ...numpy.linalg.matrices import (
 )
 from ...trace.apply import apply, as_tensor
 from ...trace.arguments import callable_of, choice, count_of, flag
+from ...trace.array import Array
 from ...trace.array_arguments import known_real, with_axes
 from ...trace.control import cond
 from ...trace.promotion import promote_operands
@@ -41,7 +42,7 @@ LONG = (
 )
 
 
-def expm(A: Tensor, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
+def expm(A: Tensor, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
     """The matrix exponential, by scaling, Padé approximation and squaring.
 
     A matrix that would need more than `max_squarings` squarings gives NaN. Higham, "The scaling and
@@ -76,7 +77,7 @@ def _pade(a: Any, b: tuple[float, ...]) -> tuple[Any, Any]:
     return a @ odd, even
 
 
-def _squared(x: Any, squarings: Any, most: int) -> Any:
+def _squared(x: Any, squarings: Any, most: int) -> Array:
     """Each matrix squared so many times."""
     needed = numpy.max(squarings, initial=0)
 
@@ -89,12 +90,12 @@ def _squared(x: Any, squarings: Any, most: int) -> Any:
     return scan(step, x, numpy.arange(most, dtype=squarings.dtype))[0]
 
 
-def det(a: Tensor, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def det(a: Tensor, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The determinant; see `rlx.numpy.linalg.det`."""
     return numpy.linalg.det(a)
 
 
-def inv(a: Tensor, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def inv(a: Tensor, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The inverse; see `rlx.numpy.linalg.inv`."""
     return numpy.linalg.inv(a)
 
@@ -150,7 +151,7 @@ def polar(
     method: str = "qdwh",
     eps: float | None = None,
     max_iterations: int | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """The polar decomposition a = U P, or a = P U for the side "left".
 
     U is unitary, or has orthonormal columns or rows if a is not square; P is positive semidefinite.
@@ -174,7 +175,7 @@ def qr_multiply(
     conjugate: bool = False,
     overwrite_a: bool = False,
     overwrite_c: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """The product c Q and R, where a = Q R; in mode "left" Q c and R.
 
     `conjugate` conjugates Q.
@@ -234,7 +235,7 @@ def eigh_tridiagonal(
 
 def expm_frechet(
     A: Tensor, E: Tensor, *, method: str | None = None, compute_expm: bool = True
-) -> Any:
+) -> tuple[Array, Array]:
     """The matrix exponential of A and its Fréchet derivative in the direction E.
 
     Without `compute_expm` it is the derivative alone.
@@ -250,7 +251,7 @@ def expm_frechet(
 # -- triangular forms of matrices, and functions that are easy for them ----------------------------
 
 
-def schur(a: Tensor, output: str = "real") -> tuple[Any, Any]:
+def schur(a: Tensor, output: str = "real") -> tuple[Array, Array]:
     """The Schur decomposition a = Z T Zᴴ: Z unitary, T upper triangular.
 
     The output "real" of a real matrix has 2 x 2 blocks on the diagonal of T for pairs of complex
@@ -259,10 +260,11 @@ def schur(a: Tensor, output: str = "real") -> tuple[Any, Any]:
     choice("schur: output", output, ("real", "complex"))
     (a,) = inexact(a)
     check_square("schur", a)
-    return apply("schur", _as_complex(a) if output == "complex" else a)
+    triangular, unitary = apply("schur", _as_complex(a) if output == "complex" else a)
+    return triangular, unitary
 
 
-def _as_complex(x: Any) -> Any:
+def _as_complex(x: Any) -> Array:
     dtype = "complex128" if x.dtype.name == "float64" else "complex64"
     return x if numpy.iscomplexobj(x) else numpy.astype(x, dtype)
 
@@ -280,7 +282,7 @@ def hessenberg(
     return (h, q) if calc_q else h
 
 
-def rsf2csf(T: Tensor, Z: Tensor, check_finite: bool = True) -> tuple[Any, Any]:
+def rsf2csf(T: Tensor, Z: Tensor, check_finite: bool = True) -> tuple[Array, Array]:
     """Convert a real Schur form T, Z to a complex one."""
     t, z = map(as_tensor, promote_operands(as_tensor(T), as_tensor(Z), inexact=True))
     check_square("rsf2csf", t)
@@ -332,7 +334,7 @@ def funm(A: Tensor, func: Callable[[Any], Any], disp: bool = True) -> Any:
     return result, numpy.where(numpy.any(numpy.isinf(result)), numpy.inf, error)
 
 
-def sqrtm(A: Tensor, blocksize: int = 1) -> Any:
+def sqrtm(A: Tensor, blocksize: int = 1) -> Array:
     """The principal square root of a matrix, complex.
 
     Björck and Hammarling, "A Schur method for the square root of a matrix", 1983.
@@ -348,7 +350,7 @@ def sqrtm(A: Tensor, blocksize: int = 1) -> Any:
 
 
 @custom_jvp
-def _root(a: Any) -> Any:
+def _root(a: Any) -> Array:
     t, z = apply("schur", a)
     return z @ _triangular_root(t) @ adjoint(z)
 
@@ -360,7 +362,7 @@ def _root_jvp(primals: Any, tangents: Any) -> Any:
     return root, solve_sylvester(root, root, tangents[0])
 
 
-def _triangular_root(t: Any) -> Any:
+def _triangular_root(t: Any) -> Array:
     """The root of a triangular matrix, column by column from the left, each from below."""
     n = t.shape[-1]
     ends = numpy.sqrt(numpy.diagonal(t, axis1=-2, axis2=-1))
@@ -381,7 +383,7 @@ def _triangular_root(t: Any) -> Any:
 
 def solve_sylvester(
     A: Tensor, B: Tensor, C: Tensor, *, method: str = "schur", tol: float = 1e-8
-) -> Any:
+) -> Array:
     """Solve A X + X B = C; NaN if A and -B share an eigenvalue, to within `tol`.
 
     Both methods, "schur" and "eigen", are that of Bartels and Stewart, 1972. Axes before the last
@@ -431,7 +433,7 @@ def _sylvester(tol: float) -> Callable[..., Any]:
     return solution
 
 
-def _triangular_sylvester(r: Any, s: Any, f: Any, tol: float) -> Any:
+def _triangular_sylvester(r: Any, s: Any, f: Any, tol: float) -> Array:
     """Columns from the left: (r + s[j, j]) y[j] is what earlier columns leave of f[j]."""
     m, n = f.shape[-2:]
     gaps = numpy.diagonal(r, axis1=-2, axis2=-1)[..., :, None]

@@ -13,11 +13,12 @@ from ...numpy.elementwise import Tensor
 from ...numpy.linalg.matrices import inexact, wrong_shape, wrong_value
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice, count_of, flag
+from ...trace.array import Array
 
 # -- matrices made from parts: block_diag, toeplitz ------------------------------------------------
 
 
-def block_diag(*arrs: Tensor) -> Any:
+def block_diag(*arrs: Tensor) -> Array:
     """The block diagonal matrix of the given matrices; vectors count as rows.
 
     >>> block_diag([[1, 2]], 3).tolist()
@@ -38,7 +39,7 @@ def block_diag(*arrs: Tensor) -> Any:
     return numpy.concatenate(rows)
 
 
-def toeplitz(c: Tensor, r: Tensor | None = None) -> Any:
+def toeplitz(c: Tensor, r: Tensor | None = None) -> Array:
     """The Toeplitz matrix with first column c and first row r.
 
     r is by default the conjugate of c; its first element is ignored. Axes before the last are a
@@ -64,7 +65,7 @@ KINDS = ("symmetric", "lower", "upper")
 # -- of a size ------------------------------------------------------------------------------------
 
 
-def hilbert(n: int) -> Any:
+def hilbert(n: int) -> Array:
     """The Hilbert matrix with elements 1 / (i + j + 1).
 
     >>> hilbert(2).tolist()
@@ -74,7 +75,7 @@ def hilbert(n: int) -> Any:
     return numpy.asarray((1 / (places[:, None] + places + 1)).astype("float32"))
 
 
-def invhilbert(n: int) -> Any:
+def invhilbert(n: int) -> Array:
     """The inverse of the Hilbert matrix, exact integers rounded to float32."""
     n = _size("invhilbert", n, most=MOST_ROWS)
     comb = math.comb
@@ -92,13 +93,13 @@ def invhilbert(n: int) -> Any:
     return _exact(rows)
 
 
-def _exact(rows: list[list[int]]) -> Any:
+def _exact(rows: list[list[int]]) -> Array:
     with np.errstate(over="ignore"):
         numbers = np.array(rows, "float64").reshape(len(rows), len(rows))
         return numpy.asarray(numbers.astype("float32"))
 
 
-def pascal(n: int, kind: str | None = None) -> Any:
+def pascal(n: int, kind: str | None = None) -> Array:
     """The Pascal matrix of binomial coefficients: "symmetric", "lower" or "upper".
 
     >>> pascal(3).tolist()
@@ -108,7 +109,7 @@ def pascal(n: int, kind: str | None = None) -> Any:
     return _exact({"lower": lower, "upper": lower.T}.get(kind or "", lower @ lower.T).tolist())
 
 
-def invpascal(n: int, kind: str | None = None) -> Any:
+def invpascal(n: int, kind: str | None = None) -> Array:
     """The inverse of the Pascal matrix."""
     lower = _triangle("invpascal", n, kind, -1)
     return _exact({"lower": lower, "upper": lower.T}.get(kind or "", lower.T @ lower).tolist())
@@ -126,7 +127,7 @@ def _size(name: str, n: Any, least: int = 0, most: int = 2**31 - 1) -> int:
     return count_of(f"{name}: n", n, least, most)
 
 
-def helmert(n: int, full: bool = False) -> Any:
+def helmert(n: int, full: bool = False) -> Array:
     """The Helmert matrix, whose orthonormal rows sum to 0; `full` adds a constant row.
 
     >>> helmert(2).round(3).tolist()
@@ -141,7 +142,7 @@ def helmert(n: int, full: bool = False) -> Any:
     return numpy.asarray((rows if full else rows[1:]).astype("float32"))
 
 
-def hadamard(n: int, dtype: Any = int) -> Any:
+def hadamard(n: int, dtype: Any = int) -> Array:
     """The Hadamard matrix by Sylvester's construction; n is a power of 2.
 
     >>> hadamard(2).tolist()
@@ -155,7 +156,7 @@ def hadamard(n: int, dtype: Any = int) -> Any:
     return numpy.asarray(signs.astype(as_dtype(dtype)))
 
 
-def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
+def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Array:
     """The matrix of the discrete Fourier transform.
 
     The `scale` "sqrtn" makes it unitary, "n" divides by n.
@@ -174,14 +175,14 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
 # -- of numbers -----------------------------------------------------------------------------------
 
 
-def _line(name: str, x: Tensor, least: int = 1) -> Any:
+def _line(name: str, x: Tensor, least: int = 1) -> Array:
     line = numpy.atleast_1d(as_tensor(x))
     if line.shape[-1] < least:
         wrong_shape(name, f"{line.type} is too short", line, fix=f"give {least} numbers or more")
     return line
 
 
-def hankel(c: Tensor, r: Tensor | None = None) -> Any:
+def hankel(c: Tensor, r: Tensor | None = None) -> Array:
     """The Hankel matrix with first column c and last row r.
 
     r is by default zero; its first element is ignored.
@@ -198,7 +199,7 @@ def hankel(c: Tensor, r: Tensor | None = None) -> Any:
     return line[..., np.arange(m, dtype="int32")[:, None] + np.arange(n, dtype="int32")]
 
 
-def circulant(c: Tensor) -> Any:
+def circulant(c: Tensor) -> Array:
     """The circulant matrix with first column c.
 
     >>> circulant([1, 2, 3]).tolist()
@@ -210,7 +211,7 @@ def circulant(c: Tensor) -> Any:
     return line[..., places.astype("int32")]
 
 
-def leslie(f: Tensor, s: Tensor) -> Any:
+def leslie(f: Tensor, s: Tensor) -> Array:
     """The Leslie matrix of a population with fecundities `f` and survival rates `s`.
 
     >>> leslie([1.0, 2.0, 3.0], [0.5, 0.25]).tolist()
@@ -223,7 +224,7 @@ def leslie(f: Tensor, s: Tensor) -> Any:
     return _below_row(first, second)
 
 
-def _below_row(row: Any, below: Any) -> Any:
+def _below_row(row: Any, below: Any) -> Array:
     """A first row, and numbers on the diagonal below the main one."""
     batch = numpy.broadcast_shapes(row.shape[:-1], below.shape[:-1])
     n = row.shape[-1]
@@ -233,7 +234,7 @@ def _below_row(row: Any, below: Any) -> Any:
     return numpy.concatenate([row[..., None, :], rest], axis=-2)
 
 
-def companion(a: Tensor) -> Any:
+def companion(a: Tensor) -> Array:
     """The companion matrix of a polynomial, whose eigenvalues are its roots.
 
     The coefficients have the highest power first.
@@ -246,7 +247,7 @@ def companion(a: Tensor) -> Any:
     return _below_row(row, numpy.ones(row.shape[-1] - 1, row.dtype))
 
 
-def fiedler(a: Tensor) -> Any:
+def fiedler(a: Tensor) -> Array:
     """The Fiedler matrix of absolute differences |a_i - a_j|.
 
     >>> fiedler([1, 4, 6]).tolist()
@@ -256,7 +257,7 @@ def fiedler(a: Tensor) -> Any:
     return numpy.abs(line[..., :, None] - line[..., None, :])
 
 
-def fiedler_companion(a: Tensor) -> Any:
+def fiedler_companion(a: Tensor) -> Array:
     """The pentadiagonal companion matrix of a polynomial; see `companion`.
 
     Fiedler, "A note on companion matrices", 2003.
@@ -278,7 +279,7 @@ def fiedler_companion(a: Tensor) -> Any:
     return result
 
 
-def convolution_matrix(a: Tensor, n: int, mode: str = "full") -> Any:
+def convolution_matrix(a: Tensor, n: int, mode: str = "full") -> Array:
     """The matrix that convolves a vector of n elements with a.
 
     >>> convolution_matrix([1, 2], 2).tolist()

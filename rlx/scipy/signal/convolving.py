@@ -10,6 +10,7 @@ from ...ir.errors import ArgumentError, ShapeError
 from ...numpy import fft
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice
+from ...trace.array import Array
 from ...trace.array_arguments import known_real
 from ...trace.axes import some_axes
 from ...trace.promotion import promote_operands
@@ -20,7 +21,7 @@ MODES = ("full", "same", "valid")
 
 def fftconvolve(
     in1: Tensor, in2: Tensor, mode: str = "full", axes: Sequence[int] | None = None
-) -> Any:
+) -> Array:
     """The convolution of two arrays along axes, by Fourier transforms.
 
     Along the other axes the arrays have equal sizes. Mode "same" cuts the result to the size of
@@ -50,7 +51,7 @@ def fftconvolve(
 
 def convolve(
     in1: Tensor, in2: Tensor, mode: str = "full", method: str = "auto", precision: Any = None
-) -> Any:
+) -> Array:
     """The convolution of two arrays.
 
     Method "fft" uses Fourier transforms, "direct" and "auto" sum the products. In mode "valid" one
@@ -67,7 +68,7 @@ def convolve(
 
 def correlate(
     in1: Tensor, in2: Tensor, mode: str = "full", method: str = "auto", precision: Any = None
-) -> Any:
+) -> Array:
     """The cross-correlation of two arrays, the second one conjugated; see `convolve`."""
     x, y = as_tensor(in1), as_tensor(in2)
     return convolve(x, rnp.flip(rnp.conj(y)), mode, method, precision)
@@ -80,7 +81,7 @@ def convolve2d(
     boundary: str = "fill",
     fillvalue: float = 0,
     precision: Any = None,
-) -> Any:
+) -> Array:
     """The convolution of two matrices, with zero padding."""
     x, y = _matrices("convolve2d", in1, in2, mode, boundary, fillvalue)
     return _summed("convolve2d", x, y, mode, precision)
@@ -93,7 +94,7 @@ def correlate2d(
     boundary: str = "fill",
     fillvalue: float = 0,
     precision: Any = None,
-) -> Any:
+) -> Array:
     """The cross-correlation of two matrices, the second one conjugated; zero padding."""
     x, y = _matrices("correlate2d", in1, in2, mode, boundary, fillvalue)
     # of a middle that does not come out even, the other one than that of convolve2d
@@ -106,7 +107,7 @@ def correlate2d(
 # -- what they share ------------------------------------------------------------------------------
 
 
-def _pair(name: str, in1: Tensor, in2: Tensor, mode: str) -> tuple[Any, Any]:
+def _pair(name: str, in1: Tensor, in2: Tensor, mode: str) -> tuple[Array, Array]:
     """The arrays in one dtype, of one rank."""
     choice(f"{name}: mode", mode, MODES)
     x, y = map(as_tensor, promote_operands(as_tensor(in1), as_tensor(in2), inexact=True))
@@ -117,7 +118,7 @@ def _pair(name: str, in1: Tensor, in2: Tensor, mode: str) -> tuple[Any, Any]:
 
 def _matrices(
     name: str, in1: Tensor, in2: Tensor, mode: str, boundary: str, fill: float
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     choice(f"{name}: boundary", boundary, ("fill", "wrap", "symm"))
     if boundary != "fill" or known_real(f"{name}: fillvalue", fill) != 0:
         what = "beyond the edges there are zeros alone"
@@ -141,7 +142,7 @@ def _size(mode: str, n: int, k: int) -> int:
     return {"full": n + k - 1, "same": n, "valid": n - k + 1}[mode]
 
 
-def _summed(name: str, x: Any, y: Any, mode: str, precision: Any) -> Any:
+def _summed(name: str, x: Any, y: Any, mode: str, precision: Any) -> Array:
     """The products summed, the smaller array as the kernel."""
     is_swapped = _is_swapped(name, x, y, range(x.ndim))
     long, short = (y, x) if is_swapped else (x, y)

@@ -17,6 +17,7 @@ from ...ir.record import record
 from ...ir.source import user_source
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice, count_of, flag, members
+from ...trace.array import Array
 from ...trace.array_arguments import known_real, scalar, vector
 from ...trace.axes import integer, one_axis
 from ...trace.promotion import promote_operands
@@ -41,7 +42,7 @@ SHAPES = ("triang", "bartlett", "cosine", "parzen", "bohman")
 WITH_NUMBER = ("kaiser", "gaussian", "tukey", "general_hamming")
 
 
-def window_of(name: str, window: Any, count: int, dtype: Any) -> Any:
+def window_of(name: str, window: Any, count: int, dtype: Any) -> Array:
     """The values of a window given by a name, a name and a number, or an array.
 
     `name` is the function for the error.
@@ -124,7 +125,7 @@ def detrend(
     type: str = "linear",
     bp: int | Sequence[int] | np.ndarray = 0,
     overwrite_data: None = None,
-) -> Any:
+) -> Array:
     """Remove the mean, or the least-squares line, along an axis.
 
     `bp` are breakpoints between parts that have a line each.
@@ -151,7 +152,7 @@ def detrend(
     return rnp.moveaxis(rnp.concatenate(parts, axis=-1), -1, place)
 
 
-def _less_line(x: Any) -> Any:
+def _less_line(x: Any) -> Array:
     """The lines less the straight line that fits best."""
     count = x.shape[-1]
     places = (np.arange(count) - (count - 1) / 2).astype(rnp.real(x).dtype)
@@ -225,7 +226,7 @@ def stft(
     boundary: str | None = "zeros",
     padded: bool = True,
     axis: int = -1,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Array, Array, Array]:
     """The short-time Fourier transform: frequencies, times and transforms of segments.
 
     `boundary` extends the signal at both ends: "zeros", "constant", "even", "odd" or None; `padded`
@@ -238,17 +239,17 @@ def stft(
     if padded:
         missing = -(line.shape[-1] - cut.length) % cut.step % cut.length
         line = rnp.pad(line, [(0, 0)] * (line.ndim - 1) + [(0, missing)])
-    fs = _rate("stft", fs)
+    rate = _rate("stft", fs)
     is_half = return_onesided and not rnp.iscomplexobj(line)
     made = _transformed(line, cut, _trend_of("stft", detrend), is_half)
     made = made / rnp.sum(cut.window)
     half = cut.length / 2
-    times = np.arange(half, line.shape[-1] - half + 1, cut.step)
-    times = rnp.asarray(times, rnp.real(made).dtype) / fs
+    places = np.arange(half, line.shape[-1] - half + 1, cut.step)
+    times = rnp.asarray(places, rnp.real(made).dtype) / rate
     if boundary is not None:
-        times = times - half / fs
+        times = times - half / rate
     # the frequencies stand where the lines did, the segments last
-    return _frequencies(cut, is_half, made) * fs, times, rnp.moveaxis(made, -2, place)
+    return _frequencies(cut, is_half, made) * rate, times, rnp.moveaxis(made, -2, place)
 
 
 def csd(
@@ -264,7 +265,7 @@ def csd(
     scaling: str = "density",
     axis: int = -1,
     average: str = "mean",
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """The cross spectral density by Welch's method: frequencies and densities.
 
     `scaling` "density" gives power per frequency, "spectrum" power; segments are averaged by
@@ -287,7 +288,7 @@ def welch(
     scaling: str = "density",
     axis: int = -1,
     average: str = "mean",
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """The power spectral density by Welch's method; see `csd`."""
     settings = (window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
     return _density("welch", [x], fs, *settings)
@@ -306,7 +307,7 @@ def _density(
     scaling: str,
     axis: int,
     average: str,
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     return_onesided = flag(f"{name}: return_onesided", return_onesided)
     lines, place, cut = _prepared(name, given, window, length, overlap, transform, axis)
     choice(f"{name}: scaling", scaling, ("density", "spectrum"))
@@ -370,7 +371,7 @@ def _trend_of(name: str, trend: Any) -> Callable[[Any], Any]:
     return partial(detrend, type=trend, axis=-1)
 
 
-def _extended(x: Any, boundary: str | None, by: int) -> Any:
+def _extended(x: Any, boundary: str | None, by: int) -> Array:
     """The lines with what stands before and after them."""
     if boundary is None:
         return x
@@ -382,7 +383,7 @@ def _extended(x: Any, boundary: str | None, by: int) -> Any:
     return rnp.pad(x, pads, "reflect", reflect_type="odd")
 
 
-def _transformed(x: Any, cut: Segments, trend: Callable[[Any], Any], is_half: bool) -> Any:
+def _transformed(x: Any, cut: Segments, trend: Callable[[Any], Any], is_half: bool) -> Array:
     """The Fourier transforms of the segments, along the axis before the last."""
     count = (x.shape[-1] - cut.overlap) // cut.step
     places = cut.step * np.arange(count)[:, None] + np.arange(cut.length)
@@ -394,12 +395,12 @@ def _transformed(x: Any, cut: Segments, trend: Callable[[Any], Any], is_half: bo
     return rnp.swapaxes(made, -1, -2)
 
 
-def _frequencies(cut: Segments, is_half: bool, like: Any) -> Any:
+def _frequencies(cut: Segments, is_half: bool, like: Any) -> Array:
     grid = np.fft.rfftfreq if is_half else np.fft.fftfreq
     return rnp.asarray(grid(cut.transform), rnp.real(like).dtype)
 
 
-def _averaged(x: Any, average: str) -> Any:
+def _averaged(x: Any, average: str) -> Array:
     count = x.shape[-1]
     if average == "mean" or count == 1:
         return rnp.mean(x, -1)
@@ -430,7 +431,7 @@ def istft(
     boundary: bool = True,
     time_axis: int = -1,
     freq_axis: int = -2,
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """The inverse of `stft`: times and the signal.
 
     `boundary` says whether `stft` had extended the signal.
@@ -470,7 +471,7 @@ def istft(
     return moments, rnp.moveaxis(line, -1, place)
 
 
-def _overlapped(parts: Any, step: int) -> Any:
+def _overlapped(parts: Any, step: int) -> Array:
     """The sum of segments, each `step` places after the one before."""
     count, length = parts.shape[-2:]
     pieces = -(-length // step)

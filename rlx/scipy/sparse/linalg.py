@@ -14,6 +14,7 @@ from ...ir.errors import ArgumentError, ShapeError, StructureError
 from ...trace import pytree
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice, count_of
+from ...trace.array import Array
 from ...trace.array_arguments import scalar
 from ...trace.control import while_loop
 from ...trace.promotion import convert, result_dtype
@@ -71,7 +72,7 @@ def gmres(
     maxiter: int | None = None,
     M: Any = None,
     solve_method: str = "batched",
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """Solve A x = b by generalized minimal residuals; see `cg`.
 
     Returns x, and 0, or -1 if x is not finite. The method restarts after `restart` products, at
@@ -102,7 +103,7 @@ def _solved(
     maxiter: int | None,
     M: Any,
     is_symmetric: bool,
-) -> Any:
+) -> Array:
     leaves, tree = pytree.flatten(b)
     if not leaves:
         raise StructureError(f"{name}: b holds no arrays", fix="give b as a vector")
@@ -168,11 +169,11 @@ def _fitting(name: str, x0: Any, tree: Any, leaves: list[Any]) -> Any:
 # -- methods on vectors ---------------------------------------------------------------------------
 
 
-def _square(x: Any) -> Any:
+def _square(x: Any) -> Array:
     return rnp.real(rnp.vdot(x, x))
 
 
-def _conjugate_gradients(a: Map, b: Any, tol: Any, atol: Any, most: int, m: Map) -> Any:
+def _conjugate_gradients(a: Map, b: Any, tol: Any, atol: Any, most: int, m: Map) -> Array:
     limit = rnp.maximum(tol**2 * _square(b), atol**2)
     residual, toward = b, m(b)
 
@@ -193,7 +194,7 @@ def _conjugate_gradients(a: Map, b: Any, tol: Any, atol: Any, most: int, m: Map)
     return while_loop(is_far, step, start)[0]
 
 
-def _biconjugate_gradients(a: Map, b: Any, tol: Any, atol: Any, most: int, m: Map) -> Any:
+def _biconjugate_gradients(a: Map, b: Any, tol: Any, atol: Any, most: int, m: Map) -> Array:
     limit = rnp.maximum(tol**2 * _square(b), atol**2)
     residual = shadow = b
     one = rnp.ones((), b.dtype)
@@ -226,7 +227,7 @@ def _biconjugate_gradients(a: Map, b: Any, tol: Any, atol: Any, most: int, m: Ma
     return while_loop(is_far, step, start)[0]
 
 
-def _least_residuals(a: Map, b: Any, tol: Any, atol: Any, most: int, m: Map, restart: int) -> Any:
+def _least_residuals(a: Map, b: Any, tol: Any, atol: Any, most: int, m: Map, restart: int) -> Array:
     limit = rnp.maximum(tol * rnp.sqrt(_square(b)), atol)
     count = min(restart, b.size)
 
@@ -246,7 +247,7 @@ def _least_residuals(a: Map, b: Any, tol: Any, atol: Any, most: int, m: Map, res
     return while_loop(is_far, step, (0 * b, m(b), 0))[0]
 
 
-def _orthogonal_products(product: Map, first: Any, count: int) -> tuple[Any, Any]:
+def _orthogonal_products(product: Map, first: Any, count: int) -> tuple[Array, Array]:
     """An orthonormal basis of a vector's images (Arnoldi), and the map in it."""
     basis = rnp.zeros((count + 1, first.size), first.dtype).at[0].set(first)
     epsilon = float(rnp.finfo(first.dtype).eps)

@@ -17,6 +17,7 @@ from ... import numpy as rnp, random
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace.apply import as_tensor
 from ...trace.arguments import flag, members, wrong
+from ...trace.array import Array
 from ...trace.attributes import register_attributes
 from ..operands import Tensor, floats
 
@@ -31,7 +32,7 @@ class Rotation:
     [0.0, 1.0, 0.0]
     """
 
-    def __init__(self, quat: Tensor) -> None:
+    def __init__(self, quat: Any) -> None:
         self.quat = quat
 
     @classmethod
@@ -113,20 +114,20 @@ class Rotation:
         """The rotation by `other`, then by this one."""
         return Rotation.from_quat(_product(self.quat, other.quat))
 
-    def apply(self, vectors: Tensor, inverse: bool = False) -> Any:
+    def apply(self, vectors: Tensor, inverse: bool = False) -> Array:
         """Rotate vectors (..., 3), with `inverse` by the inverse rotation."""
         inverse = flag("Rotation.apply: inverse", inverse)
         matrix, vectors = self.as_matrix(), as_tensor(vectors)
         matrix = rnp.matrix_transpose(matrix) if inverse else matrix
         return rnp.sum(matrix * vectors[..., None, :], axis=-1)
 
-    def as_euler(self, seq: str, degrees: bool = False) -> Any:
+    def as_euler(self, seq: str, degrees: bool = False) -> Array:
         """The three Euler angles; see `from_euler`."""
         axes, is_intrinsic = _axes_of(seq, (3,))
         angles = _as_turns(self.quat, axes, is_intrinsic)
         return rnp.rad2deg(angles) if flag("as_euler: degrees", degrees) else angles
 
-    def as_matrix(self) -> Any:
+    def as_matrix(self) -> Array:
         """The rotation matrices."""
         return _as_matrix(self.quat)
 
@@ -136,12 +137,12 @@ class Rotation:
         sign = rnp.where(w < 0, -1.0, 1.0)
         return sign * self.quat[..., :3] / (1 + sign * w)
 
-    def as_rotvec(self, degrees: bool = False) -> Any:
+    def as_rotvec(self, degrees: bool = False) -> Array:
         """The rotation vectors axis * angle."""
         vector = _as_vector(self.quat)
         return rnp.rad2deg(vector) if flag("as_rotvec: degrees", degrees) else vector
 
-    def as_quat(self, canonical: bool = False, scalar_first: bool = False) -> Any:
+    def as_quat(self, canonical: bool = False, scalar_first: bool = False) -> Array:
         """The quaternions; `canonical` makes w, or the first nonzero component, positive."""
         quat = _canonical(self.quat) if flag("as_quat: canonical", canonical) else self.quat
         return rnp.roll(quat, 1, axis=-1) if flag("as_quat: scalar_first", scalar_first) else quat
@@ -175,9 +176,7 @@ class Rotation:
 class Slerp:
     """Spherical linear interpolation: `Slerp.init(times, rotations)(time)`."""
 
-    def __init__(
-        self, times: Tensor, timedelta: Tensor, rotations: Rotation, rotvecs: Tensor
-    ) -> None:
+    def __init__(self, times: Any, timedelta: Any, rotations: Rotation, rotvecs: Any) -> None:
         self.times, self.timedelta = times, timedelta
         self.rotations, self.rotvecs = rotations, rotvecs
 
@@ -230,19 +229,19 @@ register_attributes(Slerp, ("times", "timedelta", "rotations", "rotvecs"))
 # -- unit quaternions (x, y, z, w) along the last axis, and other forms ----------------------------
 
 
-def _length(x: Any) -> Any:
+def _length(x: Any) -> Array:
     """The length along the last axis, which stays; the slope at 0 is 0."""
     square = rnp.sum(rnp.square(x), axis=-1, keepdims=True)
     is_zero = square == 0
     return rnp.where(is_zero, 0.0, rnp.sqrt(rnp.where(is_zero, 1.0, square)))
 
 
-def _normalized(x: Any) -> Any:
+def _normalized(x: Any) -> Array:
     """The unit quaternion."""
     return x / _length(x)
 
 
-def _product(p: Any, q: Any) -> Any:
+def _product(p: Any, q: Any) -> Array:
     """The rotation by q, then by p."""
     u, v, a, b = p[..., :3], q[..., :3], p[..., 3:], q[..., 3:]
     u, v = rnp.broadcast_arrays(u, v)
@@ -258,7 +257,7 @@ def _canonical(x: Any) -> Any:
     return rnp.where(sign < 0, -x, x)
 
 
-def _as_matrix(x: Any) -> Any:
+def _as_matrix(x: Any) -> Array:
     """The orthogonal matrix."""
     a, b, c, w = (x[..., i] for i in range(4))
     rows = [
@@ -269,7 +268,7 @@ def _as_matrix(x: Any) -> Any:
     return rnp.stack([rnp.stack(row, axis=-1) for row in rows], axis=-2)
 
 
-def _from_matrix(m: Any) -> Any:
+def _from_matrix(m: Any) -> Array:
     """The rotation by a matrix, by the one of four formulas with the largest divisor."""
     trace = m[..., 0, 0] + m[..., 1, 1] + m[..., 2, 2]
     off = [m[..., k, j] - m[..., j, k] for j, k in ((1, 2), (2, 0), (0, 1))]
@@ -290,7 +289,7 @@ def _from_matrix(m: Any) -> Any:
     return _normalized(result)
 
 
-def _from_vector(v: Any) -> Any:
+def _from_vector(v: Any) -> Array:
     """The rotation around a vector by its length."""
     angle = _length(v)
     square = angle * angle
@@ -301,7 +300,7 @@ def _from_vector(v: Any) -> Any:
     return rnp.concatenate([scale * v, rnp.cos(angle / 2)], axis=-1)
 
 
-def _as_vector(x: Any) -> Any:
+def _as_vector(x: Any) -> Array:
     """The axis times the angle, which is at most pi."""
     x = rnp.where(x[..., 3:] < 0, -x, x)
     angle = 2.0 * rnp.arctan2(_length(x[..., :3]), x[..., 3:])
@@ -312,9 +311,9 @@ def _as_vector(x: Any) -> Any:
     return rnp.where(is_small, series, safe / rnp.sin(safe / 2)) * x[..., :3]
 
 
-def _from_turns(axes: Sequence[int], angles: Any, is_intrinsic: bool) -> Any:
+def _from_turns(axes: Sequence[int], angles: Any, is_intrinsic: bool) -> Array:
     """Turns around axes one after another; intrinsic axes turn along."""
-    result = None
+    result: Any = None
     for i, axis in enumerate(axes):
         half = angles[..., i : i + 1] / 2
         unit = np.eye(4)[axis].astype(angles.dtype)
@@ -326,7 +325,7 @@ def _from_turns(axes: Sequence[int], angles: Any, is_intrinsic: bool) -> Any:
     return result
 
 
-def _as_turns(x: Any, axes: Sequence[int], is_intrinsic: bool) -> Any:
+def _as_turns(x: Any, axes: Sequence[int], is_intrinsic: bool) -> Array:
     """Three angles around axes that make the rotation.
 
     Bernardes and Viollet, "Quaternion to Euler angles conversion", 2022. Where two axes fall

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from ... import numpy as rnp
-from ..operands import Tensor, log1mexp
+from ...trace.array import Array
+from ..operands import log1mexp
 from ..special import (
     betainc,
     betaln,
@@ -29,7 +30,7 @@ class norm(Distribution, of="the normal distribution"):
     """The normal distribution."""
 
     @formula
-    def logpdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         return -0.5 * (rnp.log(2 * math.pi * scale * scale) + rnp.square((x - loc) / scale))
 
     pdf = exp_of(logpdf)
@@ -45,7 +46,7 @@ class truncnorm(Distribution, of="the truncated normal distribution"):
     """The normal distribution truncated to [a, b], in units of `scale`."""
 
     @formula
-    def logpdf(x: Tensor, a: Tensor, b: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
         z = (x - loc) / scale
         result = norm.logpdf(x, loc, scale) - _log_mass(a, b)
         result = rnp.where((z < a) | (z > b), -math.inf, result)
@@ -58,7 +59,7 @@ class truncnorm(Distribution, of="the truncated normal distribution"):
     sf = exp_of(logsf)
 
 
-def _log_share(z: Any, a: Any, b: Any) -> Any:
+def _log_share(z: Any, a: Any, b: Any) -> Array:
     """The logarithm of the share of what lies between a and b that is up to z."""
     inside = rnp.clip(z, a, b)
     whole = _log_mass(a, b)
@@ -69,7 +70,7 @@ def _log_share(z: Any, a: Any, b: Any) -> Any:
     return rnp.where((a >= b) | rnp.isnan(z), math.nan, result)
 
 
-def _log_mass(a: Any, b: Any) -> Any:
+def _log_mass(a: Any, b: Any) -> Array:
     """The logarithm of how much of the normal distribution is from a to b."""
     is_right = a > 0
     is_central = (a <= 0) & (b > 0)
@@ -84,7 +85,7 @@ class t(Distribution, of="Student's t distribution"):
     """Student's t distribution with `df` degrees of freedom."""
 
     @formula
-    def logpdf(x: Tensor, df: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
         half = df / 2
         size = gammaln(half) + 0.5 * rnp.log(math.pi * df * scale * scale) - gammaln(half + 0.5)
         return -size - (half + 0.5) * rnp.log1p(rnp.square((x - loc) / scale) / df)
@@ -96,7 +97,7 @@ class cauchy(Distribution, of="the Cauchy distribution"):
     """The Cauchy distribution."""
 
     @formula
-    def logpdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         return -rnp.log(math.pi * scale) - rnp.log1p(rnp.square((x - loc) / scale))
 
     pdf = exp_of(logpdf)
@@ -112,7 +113,7 @@ class logistic(Distribution, of="the logistic distribution"):
     """The logistic distribution."""
 
     @formula
-    def logpdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         half = (x - loc) / scale / 2
         return -2 * rnp.logaddexp(half, -half) - rnp.log(scale)
 
@@ -130,7 +131,7 @@ class laplace(Distribution, of="the Laplace distribution"):
     pdf = exp_of(logpdf)
 
     @formula
-    def cdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         z = (x - loc) / scale
         tail = 0.5 * rnp.exp(-rnp.abs(z))
         return rnp.where(z <= 0, tail, 1 - tail)
@@ -148,25 +149,25 @@ class gumbel_l(Distribution, of="the left Gumbel distribution"):
     """The left-skewed Gumbel distribution, of minima."""
 
     @formula
-    def logpdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         z = (x - loc) / scale
         return rnp.where(scale > 0, z - rnp.exp(z) - rnp.log(scale), math.nan)
 
     pdf = exp_of(logpdf)
 
     @formula
-    def logcdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         return rnp.where(scale > 0, log1mexp(rnp.exp((x - loc) / scale)), math.nan)
 
     cdf = exp_of(logcdf)
 
     @formula
-    def ppf(p: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Array:
         is_chance = (p > 0) & (p < 1)
         return rnp.where(is_chance, loc + scale * rnp.log(-rnp.log1p(-p)), math.nan)
 
     @formula
-    def logsf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         return rnp.where(scale > 0, -rnp.exp((x - loc) / scale), math.nan)
 
     sf = exp_of(logsf)
@@ -176,29 +177,29 @@ class gumbel_r(Distribution, of="the right Gumbel distribution"):
     """The right-skewed Gumbel distribution, of maxima."""
 
     @formula
-    def logpdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         z = (x - loc) / scale
         return rnp.where(scale > 0, -rnp.log(scale) - z - rnp.exp(-z), math.nan)
 
     pdf = exp_of(logpdf)
 
     @formula
-    def logcdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         return rnp.where(scale > 0, -rnp.exp((loc - x) / scale), math.nan)
 
     cdf = exp_of(logcdf)
 
     @formula
-    def ppf(p: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Array:
         is_chance = (p > 0) & (p < 1)
         return rnp.where(is_chance, loc - scale * rnp.log(-rnp.log(p)), math.nan)
 
     @formula
-    def sf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         return rnp.where(scale > 0, -rnp.expm1(-rnp.exp((loc - x) / scale)), math.nan)
 
     @formula
-    def logsf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         return rnp.where(scale > 0, log1mexp(rnp.exp((loc - x) / scale)), math.nan)
 
 
@@ -206,7 +207,7 @@ class expon(Distribution, of="the exponential distribution"):
     """The exponential distribution."""
 
     @formula
-    def logpdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         return rnp.where(x < loc, -math.inf, (loc - x) / scale - rnp.log(scale))
 
     pdf = exp_of(logpdf)
@@ -221,7 +222,7 @@ class gamma(Distribution, of="the gamma distribution"):
     """The gamma distribution."""
 
     @formula
-    def logpdf(x: Tensor, a: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Array:
         is_inside = x >= loc
         y = rnp.where(is_inside, (x - loc) / scale, 1.0)
         result = xlogy(a - 1, y) - y - gammaln(a) - rnp.log(scale)
@@ -238,7 +239,7 @@ class chi2(Distribution, of="the chi-squared distribution"):
     """The chi-squared distribution with `df` degrees of freedom."""
 
     @formula
-    def logpdf(x: Tensor, df: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
         is_inside = ~(x < loc)
         y = rnp.where(is_inside, (x - loc) / scale, 1.0)
         kernel = (df / 2 - 1) * rnp.log(y) - y / 2
@@ -248,13 +249,13 @@ class chi2(Distribution, of="the chi-squared distribution"):
     pdf = exp_of(logpdf)
 
     @formula
-    def cdf(x: Tensor, df: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def cdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
         return gammainc(df / 2, rnp.maximum((x - loc) / (2 * scale), 0))
 
     logcdf = log_of(cdf)
 
     @formula
-    def sf(x: Tensor, df: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
         return gammaincc(df / 2, rnp.maximum((x - loc) / (2 * scale), 0))
 
     logsf = log_of(sf)
@@ -264,7 +265,7 @@ class beta(Distribution, of="the beta distribution"):
     """The beta distribution."""
 
     @formula
-    def logpdf(x: Tensor, a: Tensor, b: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
         y = (x - loc) / scale
         is_inside = (x >= loc) & (x <= loc + scale)
         y = rnp.where(is_inside, y, 0.5)
@@ -277,7 +278,7 @@ class beta(Distribution, of="the beta distribution"):
     logcdf = log_of(cdf)
 
     @formula
-    def sf(x: Tensor, a: Tensor, b: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
         return betainc(b, a, 1 - rnp.clip((x - loc) / scale, 0, 1))
 
     logsf = log_of(sf)
@@ -287,13 +288,13 @@ class uniform(Distribution, of="the uniform distribution"):
     """The uniform distribution on [loc, loc + scale]."""
 
     @formula
-    def logpdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         return rnp.where((x < loc) | (x > loc + scale), -math.inf, -rnp.log(scale) + 0 * x)
 
     pdf = exp_of(logpdf)
 
     @formula
-    def cdf(x: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
         result = rnp.where(x > loc + scale, 1.0, (x - loc) / scale)
         return rnp.where(x < loc, 0.0, result)
 
@@ -304,7 +305,7 @@ class pareto(Distribution, of="the Pareto distribution"):
     """The Pareto distribution."""
 
     @formula
-    def logpdf(x: Tensor, b: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logpdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
         logarithm, is_inside = _scaled(x, loc, scale)
         result = rnp.log(b) - rnp.log(scale) - (b + 1) * logarithm
         return rnp.where(is_inside, result, -math.inf)
@@ -312,21 +313,21 @@ class pareto(Distribution, of="the Pareto distribution"):
     pdf = exp_of(logpdf)
 
     @formula
-    def cdf(x: Tensor, b: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def cdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
         logarithm, _ = _scaled(x, loc, scale)
         return -rnp.expm1(-b * logarithm)
 
     logcdf = log_of(cdf)
 
     @formula
-    def logsf(x: Tensor, b: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def logsf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
         logarithm, _ = _scaled(x, loc, scale)
         return -b * logarithm
 
     sf = exp_of(logsf)
 
     @formula
-    def ppf(q: Tensor, b: Tensor, loc: Tensor = 0, scale: Tensor = 1) -> Any:
+    def ppf(q: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Array:
         return where_chance(q, loc + scale * rnp.power(1 - q, -1 / b))
 
 
@@ -340,7 +341,7 @@ class vonmises(Distribution, of="the von Mises distribution"):
     """The von Mises distribution of angles with mean 0."""
 
     @formula
-    def logpdf(x: Tensor, kappa: Tensor) -> Any:
+    def logpdf(x: Any, kappa: Any) -> Array:
         result = kappa * (rnp.cos(x) - 1) - rnp.log(2 * math.pi * i0e(kappa))
         return rnp.where(kappa > 0, result, math.nan)
 
@@ -351,7 +352,7 @@ class wrapcauchy(Distribution, of="the wrapped Cauchy distribution"):
     """The wrapped Cauchy distribution on [0, 2 * pi]."""
 
     @formula
-    def logpdf(x: Tensor, c: Tensor) -> Any:
+    def logpdf(x: Any, c: Any) -> Array:
         result = rnp.log((1 - c * c) / (2 * math.pi)) - rnp.log(1 + c * c - 2 * c * rnp.cos(x))
         is_inside = (x >= 0) & (x <= 2 * math.pi)
         return rnp.where((c > 0) & (c < 1), rnp.where(is_inside, result, -math.inf), math.nan)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as rnp
-from ..operands import Tensor, floats
+from ...trace.array import Array
+from ..operands import floats
 from ..special import betaln, entr, gammaincc, gammaln, xlog1py, xlogy
 from .distribution import Distribution, exp_of, formula, is_chance
 
@@ -19,7 +20,7 @@ class bernoulli(Distribution, of="the Bernoulli distribution"):
     """The Bernoulli distribution: 1 with probability p, else 0."""
 
     @formula
-    def logpmf(k: Tensor, p: Tensor, loc: Tensor = 0) -> Any:
+    def logpmf(k: Any, p: Any, loc: Any = 0) -> Array:
         k = k - loc
         result = xlogy(k, p) + xlog1py(1 - k, -p)
         return rnp.where((k < 0) | (k > 1), -math.inf, result)
@@ -27,12 +28,12 @@ class bernoulli(Distribution, of="the Bernoulli distribution"):
     pmf = exp_of(logpmf)
 
     @formula
-    def cdf(k: Tensor, p: Tensor) -> Any:
+    def cdf(k: Any, p: Any) -> Array:
         result = rnp.where(k < 0, 0.0, rnp.where(k < 1, 1 - p, 1.0))
         return rnp.where(is_chance(p) & ~rnp.isnan(k), result, math.nan)
 
     @formula
-    def ppf(q: Tensor, p: Tensor) -> Any:
+    def ppf(q: Any, p: Any) -> Array:
         result = rnp.where(q <= 1 - p, 0.0, 1.0)
         return rnp.where(is_chance(p) & is_chance(q), result, math.nan).astype(q.dtype)
 
@@ -41,7 +42,7 @@ class binom(Distribution, of="the binomial distribution"):
     """The binomial distribution: the number of successes in n trials."""
 
     @formula
-    def logpmf(k: Tensor, n: Tensor, p: Tensor, loc: Tensor = 0) -> Any:
+    def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Array:
         y = k - loc
         is_inside = (y >= 0) & (y < n + 1)
         y = rnp.where(is_inside, y, 0.0)
@@ -57,7 +58,7 @@ class nbinom(Distribution, of="the negative binomial distribution"):
     """The negative binomial distribution: the number of failures before n successes."""
 
     @formula
-    def logpmf(k: Tensor, n: Tensor, p: Tensor, loc: Tensor = 0) -> Any:
+    def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Array:
         is_inside = ~(k < loc)
         y = rnp.where(is_inside, k - loc, 0.0)
         result = gammaln(y + n) - gammaln(n) - gammaln(y + 1) + xlogy(n, p) + xlog1py(y, -p)
@@ -70,7 +71,7 @@ class geom(Distribution, of="the geometric distribution"):
     """The geometric distribution: the number of trials up to the first success."""
 
     @formula
-    def logpmf(k: Tensor, p: Tensor, loc: Tensor = 0) -> Any:
+    def logpmf(k: Any, p: Any, loc: Any = 0) -> Array:
         k = k - loc
         return rnp.where(k <= 0, -math.inf, xlog1py(k - 1, -p) + rnp.log(p))
 
@@ -81,7 +82,7 @@ class betabinom(Distribution, of="the beta-binomial distribution"):
     """The beta-binomial distribution: binomial with a beta distributed probability."""
 
     @formula
-    def logpmf(k: Tensor, n: Tensor, a: Tensor, b: Tensor, loc: Tensor = 0) -> Any:
+    def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Array:
         y = rnp.floor(k) - loc
         is_inside = (y >= -loc) & (y <= n) & (y + a > 0)
         z = rnp.where(is_inside, y, 0.0)
@@ -98,7 +99,7 @@ class poisson(Distribution, of="the Poisson distribution"):
     """The Poisson distribution."""
 
     @formula
-    def logpmf(k: Tensor, mu: Tensor, loc: Tensor = 0) -> Any:
+    def logpmf(k: Any, mu: Any, loc: Any = 0) -> Array:
         y = k - loc
         is_inside = ~(y < 0) & (rnp.round(k) == k)
         y = rnp.where(is_inside, y, 0.0)
@@ -107,12 +108,12 @@ class poisson(Distribution, of="the Poisson distribution"):
     pmf = exp_of(logpmf)
 
     @formula
-    def cdf(k: Tensor, mu: Tensor, loc: Tensor = 0) -> Any:
+    def cdf(k: Any, mu: Any, loc: Any = 0) -> Array:
         y = rnp.floor(1 + k - loc)
         return rnp.where(y < 1, 0.0, gammaincc(rnp.maximum(y, 1), mu))
 
     @staticmethod
-    def entropy(mu: Tensor, loc: Tensor = 0) -> Any:
+    def entropy(mu: Any, loc: Any = 0) -> Array:
         """The entropy of the Poisson distribution.
 
         Below a mean of 100 it is a sum over counts, above an asymptotic series.

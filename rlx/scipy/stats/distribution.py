@@ -15,6 +15,7 @@ from typing import Any, NoReturn, ParamSpec, cast
 
 from ... import numpy as rnp
 from ...ir.errors import ArgumentError
+from ...trace.array import Array
 from ..operands import floats
 
 P = ParamSpec("P")
@@ -52,7 +53,7 @@ class Distribution:
         )
 
 
-def formula(function: Callable[P, Any]) -> staticmethod[P, Any]:
+def formula(function: Callable[P, Array]) -> staticmethod[P, Array]:
     """A function of a distribution, whose operands are converted to one real dtype."""
     bound, defaults = _bound_to(function), function.__defaults__ or ()
     needed = len(inspect.signature(function).parameters) - len(defaults)
@@ -105,11 +106,11 @@ def _after(outer: Callable[[Any], Any], inner: Callable[P, Any]) -> staticmethod
     return staticmethod(both)
 
 
-def is_chance(p: Any) -> Any:
+def is_chance(p: Any) -> Array:
     """Elementwise test for probabilities: numbers in [0, 1]."""
     return (p >= 0) & (p <= 1)
 
 
-def where_chance(q: Any, result: Any) -> Any:
+def where_chance(q: Any, result: Any) -> Array:
     """The result for probabilities, NaN for other numbers."""
     return rnp.where(is_chance(q), result, math.nan)

@@ -13,6 +13,7 @@ from ...ir.errors import ArgumentError, ShapeError
 from ...numpy.manipulation import along
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice, wrong
+from ...trace.array import Array
 from ...trace.array_arguments import scalar
 from ...trace.attributes import register_attributes
 from ...trace.axes import integer, one_axis
@@ -56,7 +57,7 @@ def mode(
     return ModeResult(*(rnp.moveaxis(each, -1, place) for each in found))
 
 
-def _run_starts(x: Any) -> Any:
+def _run_starts(x: Any) -> Array:
     """Where sorted lines have another number than before; NaNs count as equal."""
     is_other = x[..., 1:] != x[..., :-1]
     if x.dtype.kind not in "biu":
@@ -66,7 +67,7 @@ def _run_starts(x: Any) -> Any:
 
 def rankdata(
     a: Tensor, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate"
-) -> Any:
+) -> Array:
     """The ranks of the elements along an axis, starting at 1.
 
     Ties get the average, the minimum or the maximum of their ranks; "dense" leaves no gaps,
@@ -88,7 +89,7 @@ def rankdata(
     return rnp.moveaxis(ranks, -1, place)
 
 
-def _ranks(x: Any, method: str) -> Any:
+def _ranks(x: Any, method: str) -> Array:
     """The ranks of sorted lines."""
     starts, count = _run_starts(x), x.shape[-1]
     places = rnp.broadcast_to(np.arange(1, count + 1, dtype="int32"), x.shape)
@@ -112,7 +113,7 @@ def sem(
     nan_policy: str = "propagate",
     *,
     keepdims: bool = False,
-) -> Any:
+) -> Array:
     """The standard error of the mean along an axis; the policy "omit" ignores NaNs.
 
     >>> sem([1.0, 3.0, 5.0])
@@ -149,7 +150,7 @@ class gaussian_kde:
     covariance: Any
     inv_cov: Any
 
-    def __init__(self, dataset: Tensor, bw_method: Bandwidth = None, weights: Tensor = None):
+    def __init__(self, dataset: Tensor, bw_method: Bandwidth = None, weights: Tensor | None = None):
         (data,) = floats("gaussian_kde", dataset)
         self.dataset = rnp.atleast_2d(data)
         if self.dataset.size < 2:
@@ -187,7 +188,7 @@ class gaussian_kde:
         """The number of points of the data set."""
         return self.dataset.shape[1]
 
-    def evaluate(self, points: Tensor) -> Any:
+    def evaluate(self, points: Tensor) -> Array:
         """The density at points of shape (dimensions, count)."""
         return rnp.sum(self.weights * rnp.exp(self._exponents(points)), axis=-1)
 
@@ -197,7 +198,7 @@ class gaussian_kde:
         """The density at points of shape (dimensions, count)."""
         return self.evaluate(x)
 
-    def logpdf(self, x: Tensor) -> Any:
+    def logpdf(self, x: Tensor) -> Array:
         """The logarithm of the density at points of shape (dimensions, count)."""
         return logsumexp(rnp.log(self.weights) + self._exponents(x), axis=-1)
 
@@ -215,7 +216,7 @@ class gaussian_kde:
         size = rnp.sum(rnp.log(rnp.diagonal(root))) - 0.5 * self.d * math.log(2 * math.pi)
         return size - 0.5 * square
 
-    def integrate_gaussian(self, mean: Tensor, cov: Tensor) -> Any:
+    def integrate_gaussian(self, mean: Any, cov: Any) -> Array:
         """The integral of the density multiplied by a normal density."""
         mean, cov = floats("gaussian_kde.integrate_gaussian", mean, cov)
         mean, cov = rnp.atleast_1d(rnp.squeeze(mean)), rnp.atleast_2d(cov)
@@ -226,7 +227,7 @@ class gaussian_kde:
             )
         return rnp.sum(self._overlaps(mean[:, None], self.covariance + cov), axis=-1)[0]
 
-    def integrate_box_1d(self, low: Tensor, high: Tensor) -> Any:
+    def integrate_box_1d(self, low: Tensor, high: Tensor) -> Array:
         """The probability of the interval from `low` to `high`, for 1-d data."""
         if self.d != 1:
             _wrong_shape(f"the points have {self.d} axes", "use it for points of one axis")
@@ -236,7 +237,7 @@ class gaussian_kde:
         sigma, data = rnp.sqrt(self.covariance[0, 0]), self.dataset[0]
         return rnp.sum(self.weights * (ndtr((high - data) / sigma) - ndtr((low - data) / sigma)))
 
-    def integrate_kde(self, other: gaussian_kde) -> Any:
+    def integrate_kde(self, other: gaussian_kde) -> Array:
         """The integral of the product of two estimates."""
         if not isinstance(other, gaussian_kde):
             fix = "pass a gaussian_kde of other points"

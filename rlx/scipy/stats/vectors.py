@@ -8,8 +8,9 @@ from typing import Any
 from ... import numpy as rnp
 from ...ir.errors import ArgumentError, DtypeError, ShapeError
 from ...trace.apply import as_tensor
+from ...trace.array import Array
 from ..linalg import solve_triangular
-from ..operands import Tensor, floats
+from ..operands import floats
 from ..special import gammaln, xlogy
 from .distribution import Distribution, exp_of, formula
 
@@ -21,7 +22,7 @@ class dirichlet(Distribution, of="the Dirichlet distribution"):
     """The Dirichlet distribution of probability vectors."""
 
     @formula
-    def logpdf(x: Tensor, alpha: Tensor) -> Any:
+    def logpdf(x: Any, alpha: Any) -> Array:
         """The logarithm of the density of probability vectors x along axis 0.
 
         The last component may be left out.
@@ -45,7 +46,7 @@ class multivariate_normal(Distribution, of="the multivariate normal distribution
     """The multivariate normal distribution."""
 
     @staticmethod
-    def logpdf(x: Tensor, mean: Tensor, cov: Tensor, allow_singular: None = None) -> Any:
+    def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Array:
         """The logarithm of the density of vectors along the last axis.
 
         A scalar `cov` is a multiple of the identity; a scalar `mean` is that of scalars, not
@@ -73,12 +74,12 @@ class multivariate_normal(Distribution, of="the multivariate normal distribution
         return -0.5 * (_distance(factor, y) + n * LOG_CIRCLE) - half
 
     @staticmethod
-    def pdf(x: Tensor, mean: Tensor, cov: Tensor) -> Any:
+    def pdf(x: Any, mean: Any, cov: Any) -> Any:
         """The density of vectors along the last axis."""
         return rnp.exp(multivariate_normal.logpdf(x, mean, cov))
 
 
-def _distance(factor: Any, y: Any) -> Any:
+def _distance(factor: Any, y: Any) -> Array:
     """The squared length of y in units of a covariance's root."""
     n = y.shape[-1]
     if factor.ndim == 2:  # all vectors are columns of one system
@@ -96,7 +97,7 @@ class multinomial(Distribution, of="the multinomial distribution"):
     """The multinomial distribution: counts of n trials with probabilities p."""
 
     @staticmethod
-    def logpmf(x: Tensor, n: Tensor, p: Tensor) -> Any:
+    def logpmf(x: Any, n: Any, p: Any) -> Array:
         """The log of the probability of counts x, integers along the last axis."""
         x, n = as_tensor(x), as_tensor(n)
         for counts in (x, n):
@@ -112,6 +113,6 @@ class multinomial(Distribution, of="the multinomial distribution"):
         return rnp.where(is_all, result, -math.inf)
 
     @staticmethod
-    def pmf(x: Tensor, n: Tensor, p: Tensor) -> Any:
+    def pmf(x: Any, n: Any, p: Any) -> Any:
         """The probability of counts x, integers along the last axis."""
         return rnp.exp(multinomial.logpmf(x, n, p))
