@@ -11,13 +11,16 @@ TIME ?= inf
 PARENT ?= HEAD
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo test test-devices parity interop libraries audit programs junk fuzz-files killed nightly soak guards threads invariance floats golden names counts lint bench docs clean
+.PHONY: help demo examples test test-devices parity interop libraries twins audit programs junk fuzz-files killed nightly soak guards threads invariance floats golden names counts lint bench docs clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 demo: $(VENV)/demo.stamp  ## train a network on handwritten digits; writes pictures to out/
 	$(BIN)/python examples/train_digits.py
+
+examples: $(VENV)/demo.stamp  ## run all examples at full size; writes pictures to out/
+	for example in examples/*.py; do echo "$$example" && $(BIN)/python $$example || exit 1; done
 
 test: $(VENV)/test.stamp  ## run all tests
 	$(BIN)/python -m pytest -q -n $(WORKERS)
@@ -33,6 +36,9 @@ interop: $(VENV)/test-interop.stamp  ## the parity suite's functions of JAX, con
 
 libraries: $(VENV)/test-libraries.stamp  ## programs of eleven libraries of JAX, run by rlx: a table
 	RLX_CACHE=0 $(BIN)/python -m tests.jax_libraries.table
+
+twins: $(VENV)/test-interop.stamp  ## examples against the same programs in JAX, Flax and Optax: lines, seconds
+	$(BIN)/python tests/time_twins.py
 
 audit: $(VENV)/test.stamp  ## every op on cpu against reference: all dtypes, sizes, special numbers
 	AUDIT=all $(BIN)/python -m pytest -q -n $(WORKERS) $(AUDITED)
