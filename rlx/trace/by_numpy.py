@@ -165,24 +165,26 @@ def _with_number(
     ranges: dict[type, dict[np.dtype, Range]] = {int: {}, float: {}}
     hot: short_ways.Code | None = None
     number, left = None, OFTEN * has_code  # code is for this number
+    plain = (lambda x, y: function(y, x)) if is_first else function
 
     def quick(x: Array, y: Any) -> Any:
         nonlocal hot, number, left
         # -0.0 and True are other numbers than 0 and 1
         if hot is not None and y is number and type(made := hot(x)) is Array:
             return made
-        pair = (y, x) if is_first else (x, y)
         kind, data = type(y), x._data
-        if kind not in ranges:
-            return function(*pair)
-        found = ranges[kind].get(data.dtype)
+        known = ranges.get(kind)
+        if known is None:
+            return plain(x, y)
+        found = known.get(data.dtype)
         if found is None:
-            found = ranges[kind][data.dtype] = _range(chosen, data.dtype, (kind,))
+            found = known[data.dtype] = _range(chosen, data.dtype, (kind,))
         ufunc, low, high = found
         if ufunc is None or x._device is not None or data.size > SMALL or not low <= y <= high:
-            return function(*pair)
+            return plain(x, y)
         left -= 1
         if not left:
+            pair = (y, x) if is_first else (x, y)
             hot, number = short_ways.exact_code(function, pair), y
             left = 0 if hot is None else OFTEN
         return _computed(ufunc, y, data) if is_first else _computed(ufunc, data, y)
@@ -202,7 +204,12 @@ def _computed(ufunc: np.ufunc, a: Any, b: Any) -> Array:
         data = _quietly(ufunc, a, b)
     except RuntimeError:  # another thread computes in that context
         data = _ignored(ufunc, a, b)
-    return _array(data)
+    if type(data) is not np.ndarray:
+        return _array(data)
+    data.setflags(False)  # type: ignore[call-arg]  # as `_array` does
+    made = _new(Array)
+    made._data, made._device = data, None
+    return made
 
 
 def _array(data: Any) -> Array:
@@ -364,7 +371,7 @@ def changed(name: str, x: Any, index: Any, values: Any) -> Array | None:
     try:
         if type(values) in (int, float) and data.dtype in _WIDE and -_FAR < values < _FAR:
             data[index] = values
-            return view(data)
+            return _array(data)
         given = as_operand(values)
         check_fits(name, given, data.dtype)
         if isinstance(given, Array) and given._device is None:

@@ -38,10 +38,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class _Kind:
     """Calls with arguments of one kind: their work so far, and the compiled code."""
 
-    __slots__ = ("done", "run", "stays")
+    __slots__ = ("done", "run", "stays", "takes_all")
 
     def __init__(self) -> None:
         self.done, self.run, self.stays = 0.0, _missed, False
+        self.takes_all = False  # the code has a parameter for each argument
 
 
 def _missed(*arrays: Any) -> Any:
@@ -69,7 +70,8 @@ def eager(function: Function) -> Function:
         for x in (*args, *kwargs.values()) if kwargs else args:
             kind = type(x)
             if kind is Array and x._device is None:
-                parts += (x._data.dtype, x._data.shape)
+                data = x._data
+                parts += (data.dtype, data.shape)
                 arrays.append(x)
             elif kind is np.ndarray:
                 parts += (x.dtype, x.shape)
@@ -88,7 +90,7 @@ def eager(function: Function) -> Function:
         if known is not None:
             result = known.run(*arrays)
             if result is not MISS:
-                if len(arrays) == len(args) and not kwargs:
+                if known.takes_all:
                     kinds.latest = known.run
                 return result
         elif not arrays:
@@ -120,7 +122,7 @@ def _compiled(
     code = _code(function, arrays, args, kwargs) if all(x.dtype in _KNOWN for x in arrays) else None
     if code is None:
         return function(*args, **kwargs)
-    kind.run = code
+    kind.run, kind.takes_all = code, len(arrays) == len(args) and not kwargs
     result = code(*arrays)
     return function(*args, **kwargs) if result is MISS else result
 

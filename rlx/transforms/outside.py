@@ -114,24 +114,38 @@ class Outside:
                     self._slots.append((slot, thing, _of_slot(slot, thing)))
 
     def hold(self) -> bool:
-        """Whether all guards hold."""
-        return (
-            all(scope.get(name, _MISSING) is value for scope, name, value in self._names)
-            and all(_content(cell) is value for cell, value in self._cells)
-            and all(
-                fn.__code__ is code and fn.__defaults__ is some and fn.__kwdefaults__ is named
-                for fn, code, some, named in self._functions
-            )
-            and all(array._data is data for array, data in self._arrays)
-            and all(_are(row, was) for row, was in self._rows)
-            and all(_are(t, keys) and _are(t.values(), was) for t, keys, was in self._tables)
-            and all(_of_slot(slot, thing) is was for slot, thing, was in self._slots)
-            and all(same(thing.identity_parts, was) for thing, was in self._parts)
-            and all(
-                x.dtype == dtype and x.shape == shape and x.tobytes() == was
-                for x, dtype, shape, was in self._contents
-            )
-        )
+        """Whether all guards hold.
+
+        Most groups are empty or short, and loops over them take less than generators would.
+        """
+        for scope, name, value in self._names:
+            if scope.get(name, _MISSING) is not value:
+                return False
+        for cell, content in self._cells:
+            if _content(cell) is not content:
+                return False
+        for fn, code, some, named in self._functions:
+            if not (fn.__code__ is code and fn.__defaults__ is some and fn.__kwdefaults__ is named):
+                return False
+        for array, data in self._arrays:
+            if array._data is not data:
+                return False
+        for row, items in self._rows:
+            if not _are(row, items):
+                return False
+        for table, keys, values in self._tables:
+            if not (_are(table, keys) and _are(table.values(), values)):
+                return False
+        for slot, thing, was in self._slots:
+            if _of_slot(slot, thing) is not was:
+                return False
+        for thing, parts in self._parts:
+            if not same(thing.identity_parts, parts):
+                return False
+        for x, dtype, shape, numbers in self._contents:
+            if not (x.dtype == dtype and x.shape == shape and x.tobytes() == numbers):
+                return False
+        return True
 
 
 def may_change_outside(walk: Walk, has_containers: bool) -> bool:
