@@ -289,6 +289,8 @@ class _Fuser:
         times, cost = sum(sites.values()), self.cost[value]
         if times <= 1 or (len(sites) > MOST_SITES and not cost):
             return ""
+        if isinstance(body, Move) and all(ratio(a, value) < 1 for a in maker(value).args):
+            return ""  # if anything is stored, then what it repeats, which is smaller
         if value.type.size == 1 and cost <= SCALAR_COST:
             return ""
         if times * cost <= cost + STORE_COST + times:
