@@ -100,7 +100,7 @@ rlx.io.from_bytes(rlx.io.to_bytes({'a': a}), {'a': a}, only='a', rename=None, st
 rlx.io.from_bytes(rlx.io.to_bytes({'a': a}), format='safetensors')
 rlx.io.from_bytes(rlx.io.to_bytes({'a': a}), rename={'a': 'b'})
 rlx.io.Checkpoints('run', 3, keep_every=2, asynchronous=True)
-rlx.train.batches({'x': a}, 2, key=K, epochs=1, drop_last=False, start=0, prefetch=0, map=len)
+rlx.train.batches({'x': a}, 2, key=K, steps=3, drop_last=False, start=0, prefetch=0, map=len)
 rlx.train.progress([1, 2], total=2, description='x', enabled=None)
 rlx.train.EarlyStopping(3, 0.0, 'min')
 rlx.train.EarlyStopping(3).update(1.0)

@@ -11,9 +11,11 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 import rlx
@@ -36,6 +38,14 @@ class Example(NamedTuple):
 NUMBER = r"(-?[\d.]+(?:e-?\d+)?)"
 SHORT_RUNS = {  # each draws out/NAME.png
     "vae": Example("--steps 300", rf"loss {NUMBER} -> {NUMBER}", lambda a, b: b < 28 < 44 < a),
+    "cnn": Example("--steps 60", rf"digits: {NUMBER}%", lambda right: right >= 90),
+    "char_gpt": Example(
+        "--steps 30", rf"loss {NUMBER}, .* {NUMBER}\n", lambda a, b: b < 3.6 < 4 < a
+    ),
+    "finetune_lora": Example(
+        "--steps 150", rf"{NUMBER}% are read at first, {NUMBER}%", lambda a, b: a < 50 < 75 < b
+    ),
+    "serve_http": Example("--steps 100", rf"accuracy: {NUMBER}%", lambda right: right >= 80),
     "diffusion": Example("--steps 500", rf"asked for: {NUMBER}%", lambda read: read >= 60),
     "neural_ode": Example("--steps 150", rf"loss {NUMBER} -> {NUMBER}", lambda a, b: b < a / 10),
     "physics": Example(
@@ -80,8 +90,7 @@ def test_short_runs(name: str, tmp_path: Path):
 
 
 def test_the_gradient_through_the_solver(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    neural_ode = importlib.import_module("neural_ode")
+    neural_ode = example("neural_ode", monkeypatch)
     model = nn.MLP([2, 8, 2], key=rlx.random.key(0), activation=nn.tanh, dtype="float64")
     windows = rlx.random.normal(rlx.random.key(1), (3, neural_ode.WINDOW + 1, 2), "float64")
     weights = rlx.tree.leaves(model)
@@ -90,6 +99,47 @@ def test_the_gradient_through_the_solver(monkeypatch: pytest.MonkeyPatch):
         return neural_ode.loss_of(rlx.tree.unflatten(rlx.tree.structure(model), weights), windows)
 
     rlx.testing.check_grads(loss, weights, modes="rev")
+
+
+def example(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An example as a module."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    return importlib.import_module(name)
+
+
+def test_a_gpt_writes_with_its_cache_what_it_writes_without(monkeypatch: pytest.MonkeyPatch):
+    gpt = example("char_gpt", monkeypatch)
+    model = gpt.GPT(11, 16, 2, 2, key=rlx.random.key(0))
+    prompt, count, key = np.array([1, 2, 3], "int32"), 12, rlx.random.key(1)
+    found = rlx.jit(gpt.sample, static_argnames="count")(model, prompt, key, count=count)
+    text = list(prompt)
+    for each in rlx.random.split(key, count):
+        logits = model(np.array([text], "int32"))[0, -1]
+        text.append(int(rlx.random.categorical(each, logits)))
+    assert found.tolist() == text[3:] and len(set(text)) > 5
+
+
+def test_a_server_answers_many_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("fastapi", reason='needs fastapi: pip install "rlx[examples]"')
+    pytest.importorskip("httpx", reason='needs httpx: pip install "rlx[examples]"')
+    from fastapi.testclient import TestClient
+
+    server = example("serve_http", monkeypatch)
+    images = np.random.default_rng(0).uniform(size=(40, 64)).astype("float32")
+    server.export(tmp_path / "digits.rlx", images, np.arange(40, dtype="int32") % 10, 3)
+    predict = server.load(tmp_path / "digits.rlx")
+    wanted = predict(images).argmax(-1).tolist()
+    with TestClient(server.application(predict)) as client, ThreadPoolExecutor(8) as threads:
+        assert client.get("/health").json() == {"status": "ok"}
+
+        def digits(part: np.ndarray) -> list[int]:
+            return client.post("/predict", json={"images": part.tolist()}).json()["digits"]
+
+        parts = [images[i : i + 1 + i % 3] for i in range(38)]
+        asked = [wanted[i : i + 1 + i % 3] for i in range(38)]
+        assert list(threads.map(digits, parts)) == asked
+        for wrong in ({}, {"images": []}, {"images": [[1.0]]}, {"images": "x"}):
+            assert client.post("/predict", json=wrong).status_code == 422
 
 
 def test_train_digits(tmp_path: Path):

@@ -66,6 +66,9 @@ def test_a_key_gives_the_same_batches_from_any_step(prefetch):
     assert [b.tolist() for b in itertools.islice(endless, 7)] == whole[5:]
     with pytest.raises(TypeError, match="no length"):
         len(endless)
+    for start in (0, 5, 7):
+        some = batches(ROWS, 3, key=KEY, steps=7, start=start, prefetch=prefetch)
+        assert len(some) == 7 - start and [b.tolist() for b in some] == whole[start:7]
     assert rows_of(3, key=rlx.random.key(8), epochs=3) != whole
 
 
@@ -158,6 +161,7 @@ WRONG = {
     "size is 2.0, not an integer": lambda: batches(ROWS, 2.0),
     "start is 6": lambda: batches(ROWS, 2, start=6),
     "epochs is -1": lambda: batches(ROWS, 2, epochs=-1),
+    "steps is -1": lambda: batches(ROWS, 2, steps=-1),
     "map is 3, not a function": lambda: batches(ROWS, 2, map=3),
     "a key is uint32": lambda: batches(ROWS, 2, key=0),
     r"data is f32\[10\], which has no numbers": lambda: rlx.jit(lambda x: batches(x, 2) and x)(

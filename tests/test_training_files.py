@@ -21,9 +21,17 @@ import rlx
 import rlx.numpy as rnp
 from rlx.io import Checkpoints, checkpoints
 
-PROGRAM = Path(__file__).parent / "killed_training.py"
+ROOT = Path(__file__).parent.parent
 KILLS = int(os.environ.get("KILLS", "2"))
 STEPS = 4 + 3 * KILLS
+# programs that print each step: their command, and what they leave at the end
+PROGRAMS = {
+    "MLP": (("tests/killed_training.py", "{}", f"{STEPS}"), "final.npz"),
+    "CNN": (
+        ("examples/cnn.py", "--out", "{}", "--steps", f"{STEPS}", "--every", "1"),
+        f"cnn-{STEPS}-steps/step_{STEPS:08d}.safetensors",
+    ),
+}
 
 
 def state(step):
@@ -186,12 +194,15 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "step_00000001.safetensors"]
 
 
-def trained(directory, kills):
-    """Train to the end, killed so often on the way; gives the file of the final weights."""
+def trained(program, directory, kills):
+    """Train to the end, killed so often on the way; gives the file of the final state."""
+    (script, *options), final = PROGRAMS[program]
+    command = [sys.executable, str(ROOT / script), *(x.format(directory) for x in options)]
+    cache = {"RLX_CACHE": str(directory.parent / "cache")}  # which is killed as well
+    environment = {**os.environ, **cache, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
     chance, killed = random.Random(kills), 0
     while True:
-        command = [sys.executable, str(PROGRAM), str(directory), str(STEPS)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert process.stdout is not None
         if killed < kills:
             for _ in range(chance.randrange(1, 3)):  # so that it gets on
@@ -202,13 +213,14 @@ def trained(directory, kills):
         killed += process.returncode == -signal.SIGKILL
         if process.returncode == 0:
             assert killed == kills
-            return (directory / "final.npz").read_bytes()
+            return (directory / final).read_bytes()
 
 
-def test_a_killed_training_ends_with_the_same_bits(tmp_path):
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_killed_training_ends_with_the_same_bits(program, tmp_path):
     """KILLS=20 in the environment kills it that often."""
-    whole = trained(tmp_path / "whole", 0)
-    assert trained(tmp_path / "killed", KILLS) == whole
+    whole = trained(program, tmp_path / "whole", 0)
+    assert trained(program, tmp_path / "killed", KILLS) == whole
 
 
 def test_what_is_no_checkpoint_is_no_step(tmp_path):

@@ -25,6 +25,7 @@ def batches(
     *,
     key: Any = None,
     epochs: int | None = 1,
+    steps: int | None = None,
     drop_last: bool = False,
     start: int = 0,
     prefetch: int = 2,
@@ -36,6 +37,7 @@ def batches(
 
     - `key`: shuffles the rows, in each of the `epochs` anew; the same key gives the same batches.
       Without one they come in order. None for `epochs` goes on and on.
+    - `steps`: how many batches in all, whatever `epochs` is; a training of so many steps.
     - `drop_last`: leaves out the last batch of an epoch if it is smaller than the others.
     - `start`: the number of the first batch, counted over all epochs, to go on where a training
       stopped; batches before it are not read.
@@ -59,7 +61,7 @@ def batches(
     >>> [batch["y"].tolist() for batch in shuffled]
     [[4, 1], [0, 3], [1, 4]]
     """
-    return Batches(data, size, key, epochs, drop_last, start, prefetch, map)
+    return Batches(data, size, key, epochs, steps, drop_last, start, prefetch, map)
 
 
 @final
@@ -72,6 +74,7 @@ class Batches:
         size: int,
         key: Any,
         epochs: int | None,
+        steps: int | None,
         drop_last: bool,
         start: int,
         prefetch: int,
@@ -89,6 +92,8 @@ class Batches:
             )
         rounds = None if epochs is None else count_of("batches: epochs", epochs)
         self._end = None if rounds is None else rounds * self._per_epoch
+        if steps is not None:
+            self._end = count_of("batches: steps", steps)
         most = MOST if self._end is None else self._end
         self._numbers = range(count_of("batches: start", start, 0, most), most)
         self._prefetch = count_of("batches: prefetch", prefetch)
