@@ -16,8 +16,8 @@ import rlx
 import rlx.numpy as rnp
 from rlx.backends.cpu.llvm import compiling, machine
 from rlx.runtime.session import default_session
-from rlx.transforms.jit import paths
-from rlx.transforms.jit.paths import TimedPath
+from rlx.transforms.jit import compiled
+from rlx.transforms.jit.compiled import TimedPath
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((64, 64)).astype(np.float32)
@@ -44,7 +44,7 @@ def bits(results) -> bytes:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second call through a path pays, however short."""
-    monkeypatch.setattr(paths, "PAYS_AFTER", 0.0)
+    monkeypatch.setattr(compiled, "PAYS_AFTER", 0.0)
 
 
 def test_programs_get_better_code_while_they_run(soon: None, monkeypatch: pytest.MonkeyPatch):
@@ -77,7 +77,7 @@ def test_programs_get_better_code_while_they_run(soon: None, monkeypatch: pytest
 
 def test_short_calls_are_not_timed_for_long():
     f = rlx.jit(lambda x: x * 2 + 17)
-    for _ in range(paths.LOOKS + 4):
+    for _ in range(compiled.LOOKS + 4):
         f(X[0])
     assert not isinstance(f._fast, TimedPath)
     assert f._entries.last.executable.make_tier_up is not None
@@ -223,8 +223,8 @@ def test_forks_and_the_end_come_between_two_texts(monkeypatch: pytest.MonkeyPatc
 def test_a_process_may_end_meanwhile():
     text = """
 import numpy as np, rlx
-from rlx.transforms.jit import paths
-paths.PAYS_AFTER = 0.0
+from rlx.transforms.jit import compiled
+compiled.PAYS_AFTER = 0.0
 f = rlx.jit(lambda x: rlx.numpy.sort(x @ x, axis=0))
 for _ in range(3): f(np.ones((64, 64), np.float32))
 print("done")

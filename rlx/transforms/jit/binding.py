@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ...ir.errors import ArgumentError, StructureError
 from ...ir.record import record
 from ...runtime.compiled import CompiledCode
 from ...runtime.constants import WithConstants
-from ...runtime.session import default_session
 from ...trace import pytree
 from ...trace.make_graph import Traced
 from .signature import difference
-
-if TYPE_CHECKING:
-    from .compiled import Compiled
 
 SIDES = ("the argument it was compiled for", "the bound one")
 
@@ -46,37 +42,42 @@ class Binding:
         )
 
 
-def bound_to(owner: Compiled, before: Binding | None, arguments: Mapping[str, Any]) -> Binding:
-    """Bind arguments, with code that was compiled `before` for the same ones."""
-    table = _arguments(owner.traced)
+def bound_to(
+    code: CompiledCode,
+    traced: Traced,
+    compiled: Callable[[Sequence[int]], WithConstants],
+    before: Binding | None,
+    arguments: Mapping[str, Any],
+) -> Binding:
+    """Bind arguments of a function, with code that was compiled `before` for the same ones.
+
+    `compiled` makes the code for constant parameters at these places.
+    """
+    table = _arguments(traced)
     arrays: list[Any] = []
     places: list[int] = []
     for name, tree in arguments.items():
         if name not in table:
             raise ArgumentError(
-                f"{owner.signature.name} has no argument {name!r} to bind",
+                f"{code.signature.name} has no argument {name!r} to bind",
                 fix=f"its arguments are {', '.join(table)}",
             )
         spec, first = table[name]
         mine = range(first, first + spec.num_leaves)
-        if set(mine) & set(owner.donated):
+        if set(mine) & set(code.donated):
             raise ArgumentError(
-                f"{name!r} of {owner.signature.name} is donated, so each call needs arrays "
+                f"{name!r} of {code.signature.name} is donated, so each call needs arrays "
                 "of its own",
                 fix="do not donate what is bound",
             )
         arrays += pytree.flatten_like(spec, tree, f"bind {name}", SIDES)
         places += mine
-    captures = owner.traced.captures
-    places += range(owner.traced.n_args, owner.traced.n_args + len(captures))
+    captures = traced.captures
+    places += range(traced.n_args, traced.n_args + len(captures))
     names = frozenset(arguments)
-    if before is not None and before.names == names:
-        constants = before.constants
-    else:
-        session = default_session(owner.device)
-        constants = WithConstants.of(session, owner.graph, places, owner.options)
+    constants = before.constants if before and before.names == names else compiled(places)
     given = dict(zip(places, (*arrays, *captures), strict=True))
-    return Binding(names, constants, constants.bind(given), others(owner.traced, names))
+    return Binding(names, constants, constants.bind(given), others(traced, names))
 
 
 def _arguments(traced: Traced) -> dict[str, tuple[pytree.Structure, int]]:

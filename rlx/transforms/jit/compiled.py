@@ -9,14 +9,19 @@ jumps to the address. A call path (`paths.py`) goes to the entry past all of the
 from __future__ import annotations
 
 import functools
+import os
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from contextlib import suppress
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 
 from ...ir.bind import is_symbolic
+from ...ir.config import config
 from ...ir.errors import ArgumentError, StructureError
 from ...ir.graph import Graph
 from ...ir.policy import Policy
@@ -25,7 +30,8 @@ from ...ir.tracebacks import boundary, hide_frames
 from ...ir.types import as_dtype
 from ...runtime import MISS, Executable
 from ...runtime.compiled import CompiledCode, CompiledGraph, Cost, parameter_names, places_of
-from ...runtime.constants import hold_constants
+from ...runtime.constants import WithConstants, hold_constants
+from ...runtime.debug import tell_tier_up
 from ...runtime.queue import Pending, Queue, failing, given_calls, run_all
 from ...runtime.session import CompileOptions, default_session
 from ...trace import pytree
@@ -188,8 +194,7 @@ class Compiled(CompiledCode, TreeCalls):
         >>> scale(rlx.array([1.0, 2.0])).tolist()
         [10.0, 20.0]
         """
-        self._binding = bound_to(self, self._binding, arguments) if arguments else None
-        self._set = {}
+        self._binding, self._set = self._bound_to(arguments) if arguments else None, {}
 
     @boundary
     def set_param(self, name: str, value: Any) -> None:
@@ -231,7 +236,14 @@ class Compiled(CompiledCode, TreeCalls):
         return tuple(sorted(self._binding.names)) if self._binding else ()
 
     def _rebind(self, given: dict[str, Any]) -> None:
-        self._binding, self._set = bound_to(self, self._binding, given), given
+        self._binding, self._set = self._bound_to(given), given
+
+    def _bound_to(self, given: dict[str, Any]) -> Binding:
+        def compiled(constants: Sequence[int]) -> WithConstants:
+            session = default_session(self.device)
+            return WithConstants.of(session, self.graph, constants, self.options)
+
+        return bound_to(self, self.traced, compiled, self._binding, given)
 
     def _check_set(self, name: str) -> None:
         """Raise an error if `bind` was used, which keeps no arrays to bind again."""
@@ -398,3 +410,66 @@ class Lowered:
 def _python_type(dtype: np.dtype) -> type:
     """The Python type whose default dtype this is."""
     return next(kind for kind in PYTHON_SCALARS if as_dtype(kind) == dtype)
+
+
+# -- tier-up: better machine code for programs that have run long ---------------------------------
+
+# `jit(tier="auto")` leaves out passes of LLVM that take half of a compile again and make most
+# programs faster by less than a tenth, some by half. Nobody knows how long a program will run; the
+# best guess is as long as it has run. So its calls are timed, and when they have taken some ten
+# times as long as its compile did, another thread makes the better code, and the next call enters
+# it. Results are the same to the last bit. Calls that are over sooner than timing pays are not.
+PAYS_AFTER = 10.0  # compiles' worth of running
+LOOKS = 8  # calls, after which they are not timed any more if they are short
+SHORT = 100e-6  # seconds of a call; timing takes a fifth of a microsecond
+NICENESS = 5  # of the thread that compiles: the program should hardly feel it
+
+
+def may_be_better(entry: Compiled) -> bool:
+    """Whether a compiled function may tier up, so that its calls are timed."""
+    return not entry.settled.locked() and config.swap and entry.executable.make_tier_up is not None
+
+
+@final
+class TimedPath:
+    """A call path that times its calls, to tell when better code pays."""
+
+    def __init__(
+        self, path: Callable[..., Any], entry: Compiled, settle: Callable[[Compiled], None]
+    ) -> None:
+        self._path, self._entry, self._settle = path, entry, settle
+        self._limit = PAYS_AFTER * entry.executable.compile_seconds
+        self._calls, self._seconds = 0, 0.0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        began = perf_counter()
+        result = self._path(*args, **kwargs)
+        if result is not MISS:
+            self._calls += 1
+            self._seconds += perf_counter() - began
+            pays = self._seconds > self._limit
+            if pays or (self._calls >= LOOKS and self._seconds < self._calls * SHORT):
+                self._end(pays and config.swap)
+        return result
+
+    def _end(self, pays: bool) -> None:
+        """End the timing, and let another thread make better code, unless one did."""
+        is_first = self._entry.settled.acquire(blocking=False)
+        self._settle(self._entry)
+        if is_first and pays:
+            thread = threading.Thread(target=self._improve, name="rlx improves", daemon=True)
+            with suppress(RuntimeError):  # while Python ends no thread can start
+                thread.start()
+
+    def _improve(self) -> None:
+        if sys.platform == "linux":  # elsewhere this would be the priority of the process
+            with suppress(OSError):  # a sandbox may forbid it
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        began, problem = perf_counter(), ""
+        try:
+            self._entry.improve()
+        except Exception as error:  # the code there is stays good
+            problem = str(error)
+        self._settle(self._entry)
+        name = self._entry.traced.graph.name
+        tell_tier_up(name, self._seconds, perf_counter() - began, problem)

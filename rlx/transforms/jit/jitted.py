@@ -29,9 +29,9 @@ from ...trace.make_graph import Traced, function_name, nested_too_deeply, titled
 from ...trace.named import asked_axes
 from ...trace.placement import common_device, run_here
 from ...trace.tensor import TracedTensor
-from .compiled import Compiled, Lowered, Ready, TreeCalls
+from .compiled import Compiled, Lowered, Ready, TimedPath, TreeCalls, may_be_better
 from .disable import run_at_once
-from .paths import Arguments, Call, TimedPath, may_be_better, missed, unless_static
+from .paths import Arguments, Call, missed, unless_static
 from .signature import (
     CacheInfo,
     Key,
