@@ -3,9 +3,6 @@
 Takes a legal graph and a target; gives a `Program`. Read `fuse.py` (which values are stored), then
 `elements.py` (bodies to scalar expressions), `schedule.py` (steps) and `finish.py` (the passes over
 them, in their order).
-
-One circle of imports remains, for types alone: `blocks`, `contraction` and `sorting` are parts of
-the `Scheduler`, which calls them and which they are given.
 """
 
 from .finish import finish

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,9 +16,7 @@ from ..lir.expr import Expr
 from ..lir.index import Index, Variable, as_index, is_long
 from ..lir.program import REAL_PARTS, Buffer, Kernel, Step, Store
 from .elements import flatten
-
-if TYPE_CHECKING:
-    from .schedule import Scheduler
+from .scheduler import Scheduler
 
 BOOL = as_dtype("bool")
 Source: TypeAlias = Callable[[tuple[Index, ...]], Any]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...ir.body import Move, View
 from ...ir.dims import Size, likely
@@ -15,9 +14,8 @@ from ..lir.expr import Expr, Load
 from ..lir.index import Index, Variable, as_index, is_long
 from ..lir.program import Step, Store
 from .elements import Place, flatten, loops_of, unflatten
-
-if TYPE_CHECKING:
-    from .schedule import Scheduler
+from .fuse import carried_place, merged
+from .scheduler import Scheduler
 
 
 def contraction_steps(scheduler: Scheduler, node: Node, root: Value) -> list[Step]:
@@ -223,40 +221,6 @@ def narrowest(padded: Value) -> int:
     return min(map(likely, changed), default=0)
 
 
-def carried_place(path: Sequence[Node], place: Place) -> Place | None:
-    """The place of an element after a path of movement, or None.
-
-    The last node of the path is the first to move it. None stands for a path on which a node does
-    more than regroup or permute axes.
-    """
-    for node in reversed(path):
-        if isinstance(node.op.rules.body, View):
-            place = unflatten(flatten(place, node.args[0].shape), node.result.shape)
-            continue
-        axes = _permutation(node)
-        if axes is None:
-            return None
-        place = tuple(place[axis] for axis in axes)
-    return place
-
-
-def _permutation(node: Node) -> list[int] | None:
-    """The permutation of axes that a movement is, or None."""
-    body, rank = node.op.rules.body, node.result.rank
-    if len(node.args) != 1 or node.args[0].rank != rank:
-        return None
-    if node.args[0].type.size != node.result.type.size:
-        return None
-    variables = [Variable(2) for _ in range(rank)]
-    # bodies see the sizes of operands and attributes only, so the variables may be short
-    read = body.read(tuple(map(as_index, variables)), [node.args[0].type], **node.attrs)
-    if read.guards or read.strides or read.otherwise is not None:
-        return None
-    places = [as_index(i) for i in read.index]
-    axes = [places.index(as_index(v)) for v in variables if as_index(v) in places]
-    return axes if len(axes) == rank else None
-
-
 def _place(rank: int, *groups: tuple[Sequence[int], Sequence[Variable]]) -> Place:
     place = [Index()] * rank
     for axes, variables in groups:
@@ -280,20 +244,6 @@ def _is_joint(e: Load, depth: Sequence[Variable]) -> bool:
 
 def _long(variables: Sequence[Variable]) -> list[Variable]:
     return [v for v in variables if is_long(v)]
-
-
-def merged(variables: Sequence[Variable], indices: Sequence[Index]) -> list[list[Variable]]:
-    """Merge neighboring variables that step through all indices as one would."""
-    runs: list[list[Variable]] = []
-    for variable in variables:
-        if runs and all(
-            index.stride_of(runs[-1][-1]) == index.stride_of(variable) * variable.extent
-            for index in indices
-        ):
-            runs[-1].append(variable)
-        else:
-            runs.append([variable])
-    return runs
 
 
 def _join(

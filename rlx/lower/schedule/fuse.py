@@ -30,8 +30,7 @@ from ..lir.expr import INSTRUCTIONS, Load, is_view
 from ..lir.index import Index, Variable, as_index
 from ..lir.program import Buffer
 from ..target import Target
-from .contraction import carried_place, merged
-from .elements import Elements, flatten, loops_of
+from .elements import Elements, Place, flatten, loops_of, unflatten
 
 INLINE = (Pointwise, Move, View, Fill, Gather, Reduce)
 MOST_SITES = 16  # more places of use than this: not worth following
@@ -390,3 +389,51 @@ def is_joint(index: Index, parts: Sequence[Index]) -> bool:
     steps = [(index.stride_of(v), v.extent) for v in variables]
     steps.sort(key=lambda step: (likely(step[0]), likely(step[1])))
     return all(wide == narrow * extent for (narrow, extent), (wide, _) in itertools.pairwise(steps))
+
+
+def carried_place(path: Sequence[Node], place: Place) -> Place | None:
+    """The place of an element after a path of movement, or None.
+
+    The last node of the path is the first to move it. None stands for a path on which a node does
+    more than regroup or permute axes.
+    """
+    for node in reversed(path):
+        if isinstance(node.op.rules.body, View):
+            place = unflatten(flatten(place, node.args[0].shape), node.result.shape)
+            continue
+        axes = _permutation(node)
+        if axes is None:
+            return None
+        place = tuple(place[axis] for axis in axes)
+    return place
+
+
+def _permutation(node: Node) -> list[int] | None:
+    """The permutation of axes that a movement is, or None."""
+    body, rank = node.op.rules.body, node.result.rank
+    if len(node.args) != 1 or node.args[0].rank != rank:
+        return None
+    if node.args[0].type.size != node.result.type.size:
+        return None
+    variables = [Variable(2) for _ in range(rank)]
+    # bodies see the sizes of operands and attributes only, so the variables may be short
+    read = body.read(tuple(map(as_index, variables)), [node.args[0].type], **node.attrs)
+    if read.guards or read.strides or read.otherwise is not None:
+        return None
+    places = [as_index(i) for i in read.index]
+    axes = [places.index(as_index(v)) for v in variables if as_index(v) in places]
+    return axes if len(axes) == rank else None
+
+
+def merged(variables: Sequence[Variable], indices: Sequence[Index]) -> list[list[Variable]]:
+    """Merge neighboring variables that step through all indices as one would."""
+    runs: list[list[Variable]] = []
+    for variable in variables:
+        if runs and all(
+            index.stride_of(runs[-1][-1]) == index.stride_of(variable) * variable.extent
+            for index in indices
+        ):
+            runs[-1].append(variable)
+        else:
+            runs.append([variable])
+    return runs

@@ -20,7 +20,7 @@ from ...ir.body import (
     While,
 )
 from ...ir.dims import likely
-from ...ir.graph import Constant, Graph, Node, Value
+from ...ir.graph import Graph, Node, Value
 from ...ir.types import Size, Type, as_dtype
 from ..lir import expr as scalar, program as lir
 from ..lir.access import reads, writes
@@ -32,7 +32,7 @@ from ..lir.program import (
     Carry,
     Copy,
     Kernel,
-    Kind,
+    LibraryCall,
     Program,
     RepeatStep,
     Step,
@@ -42,9 +42,10 @@ from ..lir.program import (
 from ..target import Target
 from .blocks import pass_kernels
 from .contraction import contraction_steps
-from .elements import Elements, flatten, loops_of
+from .elements import flatten, loops_of
 from .fuse import Fusion, fuse, maker, memory_of
 from .merge import MOST_STORES
+from .scheduler import Scheduler
 from .sorting import sort_steps
 from .split import loops_apart
 
@@ -89,7 +90,7 @@ def branch_step(scheduler: Scheduler, node: Node) -> BranchStep:
     selector, *args = node.args
     return BranchStep(
         selector=scheduler.buffer(selector),
-        programs=tuple(scheduler.nested(graph) for graph in node.attrs["branches"]),
+        programs=tuple(schedule(graph, scheduler.target) for graph in node.attrs["branches"]),
         inputs=tuple(scheduler.buffer(a) for a in args),
         outputs=tuple(scheduler.result_buffer(r) for r in node.results),
         scratch=scheduler.new_buffer(BYTES),
@@ -101,9 +102,9 @@ def while_step(scheduler: Scheduler, node: Node) -> WhileStep:
     n_condition, n_body = node.attrs["n_condition"], node.attrs["n_body"]
     buffers = [scheduler.buffer(a) for a in node.args]
     start = n_condition + n_body
-    body = scheduler.nested(node.attrs["body"])
+    body = schedule(node.attrs["body"], scheduler.target)
     return WhileStep(
-        condition=scheduler.nested(node.attrs["condition"]),
+        condition=schedule(node.attrs["condition"], scheduler.target),
         body=body,
         condition_constants=tuple(buffers[:n_condition]),
         body_constants=tuple(buffers[n_condition:start]),
@@ -118,7 +119,7 @@ def repeat_step(scheduler: Scheduler, node: Node) -> RepeatStep:
     n_constants, n_carry = node.attrs["n_constants"], node.attrs["n_carry"]
     buffers = [scheduler.buffer(a) for a in node.args]
     end = n_constants + n_carry
-    body = scheduler.nested(node.attrs["body"])
+    body = schedule(node.attrs["body"], scheduler.target)
     return RepeatStep(
         body=body,
         length=node.attrs["length"],
@@ -171,7 +172,7 @@ def _is_copy(step: Step, before: Buffer, after: Buffer) -> bool:
     return is_load and is_whole and store.expr.index == store.index  # type: ignore[attr-defined]
 
 
-SHARED = 8  # steps within which a padded copy is used again
+# -- one step after another ------------------------------------------------------------------------
 
 
 def schedule(graph: Graph, target: Target) -> Program:
@@ -180,270 +181,185 @@ def schedule(graph: Graph, target: Target) -> Program:
     before: `a = exp(x); b = add(a, y); return b`; after: one output buffer and
     `kernel i < n: b2[i] = exp(b0[i]) + b1[i]`. Temporaries have no place in memory yet.
     """
-    return Scheduler(graph, target, fuse(graph, target)).run()
+    fusion = fuse(graph, target)
+    scheduler = Scheduler(graph, target, fusion)
+    inputs = [scheduler.new_buffer(p.type, "input") for p in graph.params]
+    scheduler.buffers.update(zip(graph.params, inputs, strict=True))
+    outputs, copied = scheduler.make_outputs()
+    in_epilogues = set(fusion.epilogues.values())
+    for node in graph.nodes:
+        if node.op.is_constant or any(r in in_epilogues for r in node.results):
+            continue
+        scheduler.steps += steps_of(scheduler, node)
+    steps = [*scheduler.steps, *(Copy(scheduler.buffer(x), output) for output, x in copied)]
+    constants, notes = tuple(scheduler.constants.values()), notes_of(graph, target, fusion)
+    return Program(graph.name, tuple(inputs), tuple(outputs), constants, steps, notes=notes)
 
 
-class Scheduler:
-    """The state of scheduling a graph: buffers of values, steps so far."""
+def steps_of(scheduler: Scheduler, node: Node) -> list[Step]:
+    """The steps of a node; none if its results are computed in the kernels of other nodes."""
+    body, fusion = node.op.rules.body, scheduler.fusion
+    if node in fusion.library or node.op.name in scheduler.target.wants:
+        return [library_call(scheduler, node)]
+    if isinstance(body, Branch):
+        return [branch_step(scheduler, node)]
+    if isinstance(body, While):
+        return [while_step(scheduler, node)]
+    if isinstance(body, Repeat):
+        return [repeat_step(scheduler, node)]
+    if isinstance(body, TopK):
+        return top_k_steps(scheduler, node)
+    if isinstance(body, Sort):
+        return sort_steps(scheduler, node)
+    if isinstance(body, Blocks):
+        return pass_kernels(scheduler, node, body)
+    if node.result.type.size == 0:
+        scheduler.result_buffer(node.result)
+    elif isinstance(body, Contract):
+        return contraction_steps(scheduler, node, node.result)
+    elif isinstance(body, Scan):
+        return [scan_step(scheduler, node, body)]
+    elif isinstance(body, Scatter):
+        return scatter_steps(scheduler, node, body)
+    elif isinstance(body, Concat):
+        return [*concat_kernels(scheduler, node)]
+    elif isinstance(body, FromParts):
+        return [parts_kernel(scheduler, node)]
+    elif isinstance(body, View) and node.args[0] in scheduler.buffers:
+        scheduler.buffers[node.result] = scheduler.buffers[node.args[0]]
+    elif node.result in fusion.epilogues:
+        return contraction_steps(scheduler, maker(fusion.epilogues[node.result]), node.result)
+    elif node.result in fusion.stored:
+        return [scheduler.stored(node.result, node)]
+    return []
 
-    def __init__(self, graph: Graph, target: Target, fusion: Fusion) -> None:
-        self.graph, self.target, self.fusion = graph, target, fusion
-        self.buffers: dict[Value, Buffer] = {}  # of values computed so far
-        self.reserved: dict[Value, Buffer] = {}  # outputs, for values to come
-        self.constants: dict[Constant, Buffer] = {}
-        self.steps: list[Step] = []
-        self.elements = Elements(target, self.buffers, self.constant_buffer)
-        self.padded: dict[Value, tuple[Buffer, int]] = {}  # copies, and after how many steps
-        self.count = 0
 
-    def run(self) -> Program:
-        """Schedule all nodes of the graph."""
-        inputs = [self.new_buffer(p.type, "input") for p in self.graph.params]
-        self.buffers.update(zip(self.graph.params, inputs, strict=True))
-        outputs, copied = self.make_outputs()
-        in_epilogues = set(self.fusion.epilogues.values())
-        for node in self.graph.nodes:
-            if node.op.is_constant or any(r in in_epilogues for r in node.results):
-                continue
-            self.emit(node)
-        for output, value in copied:
-            self.steps.append(lir.Copy(self.buffer(value), output))
-        constants = tuple(self.constants.values())
-        name = self.graph.name
-        notes = notes_of(self.graph, self.target, self.fusion)
-        return Program(name, tuple(inputs), tuple(outputs), constants, self.steps, notes=notes)
+def library_call(scheduler: Scheduler, node: Node) -> LibraryCall:
+    """Make the call of an op's NumPy reference."""
+    inputs = tuple(scheduler.buffer(a) for a in node.args)
+    outputs = tuple(scheduler.result_buffer(r) for r in node.results)
+    types = tuple(a.type for a in node.args)
+    return LibraryCall(node.op, node.attrs, inputs, outputs, types, node.source)
 
-    def nested(self, graph: Graph) -> Program:
-        """The program of a nested graph."""
-        return schedule(graph, self.target)
 
-    # -- buffers ---------------------------------------------------------------------------------
+def parts_kernel(scheduler: Scheduler, node: Node) -> Kernel:
+    """Make the kernel that stores both parts of complex numbers."""
+    loops, place = loops_of(node.result.shape)
+    parts = [scheduler.elements.at(arg, place) for arg in node.args]
+    buffer, offset = scheduler.result_buffer(node.result), flatten(place, node.result.shape)
+    stores = tuple(Store(buffer, offset * 2 + i, part) for i, part in enumerate(parts))
+    return Kernel(loops, stores, node.source)
 
-    def new_buffer(self, type: Type, kind: Kind = "temporary") -> Buffer:
-        """A buffer with the next name."""
-        self.count += 1
-        return Buffer(f"b{self.count - 1}", type, kind)
 
-    def make_outputs(self) -> tuple[list[Buffer], list[tuple[Buffer, Value]]]:
-        """Make the output buffers; those not computed in place are copied at the end."""
-        outputs, copied = [], []
-        for result in self.graph.results:
-            output = self.new_buffer(result.type, "output")
-            outputs.append(output)
-            root = memory_of(result, self.target)
-            if root in self.reserved or root.node is None or root.node.op.is_constant:
-                copied.append((output, result))
-            else:
-                self.reserved[root] = output
-        return outputs, copied
+def scan_step(scheduler: Scheduler, node: Node, body: Scan) -> Step:
+    """Make a prefix scan; along an axis of size 1 it is a copy."""
+    (arg,) = node.args
+    axis = node.attrs["axis"]
+    if arg.shape[axis] == 1:
+        return scheduler.stored(arg, node, scheduler.result_buffer(node.result))
+    loops, place = loops_of(arg.shape)
+    along = next(v for v in loops if place[axis] == as_index(v))
+    wide = scheduler.target.arithmetic(arg.dtype)
+    element = scalar.apply("convert", wide, scheduler.elements.at(arg, place))
+    return lir.Scan(
+        loops=tuple(v for v in loops if v is not along),
+        along=along,
+        reverse=node.attrs.get("reverse", False),
+        combine=body.combine,
+        expr=element,
+        buffer=scheduler.result_buffer(node.result),
+        index=flatten(place, arg.shape),
+        source=node.source,
+    )
 
-    def buffer(self, value: Value) -> Buffer:
-        """The buffer that holds a stored value, an argument or a constant."""
-        root = memory_of(value, self.target)
-        if root.node is not None and root.node.op.is_constant:
-            return self.constant_buffer(root)
-        return self.buffers[root]
 
-    def constant_buffer(self, value: Value) -> Buffer:
-        """The buffer of a constant; equal constants share one."""
-        constant = maker(value).attrs["value"]
-        if constant not in self.constants:
-            buffer = self.new_buffer(value.type, "constant")
-            buffer.array = constant.array
-            self.constants[constant] = buffer
-        return self.constants[constant]
+def top_k_steps(scheduler: Scheduler, node: Node) -> list[Step]:
+    """Make a top-k step, if there is anything to find."""
+    (arg,) = node.args
+    values, places = (scheduler.result_buffer(result) for result in node.results)
+    if values.size == 0:
+        return []
+    loops, place = loops_of(arg.shape[:-1])
+    along, rank = Variable(arg.shape[-1]), Variable(node.attrs["k"])
+    step = lir.TopK(
+        loops=loops,
+        along=along,
+        rank=rank,
+        expr=scheduler.elements.at(arg, (*place, as_index(along))),
+        values=values,
+        places=places,
+        index=flatten((*place, as_index(rank)), node.results[0].shape),
+        source=node.source,
+    )
+    return [step]
 
-    def result_buffer(self, value: Value) -> Buffer:
-        """The buffer that a step writes a value to: an output, or a new temporary.
 
-        Later uses load the value, so its own expression must have been made before.
-        """
-        if value not in self.buffers:
-            self.buffers[value] = self.reserved.get(value) or self.new_buffer(value.type)
-        return self.buffers[value]
+def scatter_steps(scheduler: Scheduler, node: Node, body: Scatter) -> list[Step]:
+    """Make a scatter, after the kernel that stores its target."""
+    target, updates = node.args[0], node.args[body.updates]
+    steps: list[Step] = []
+    if scheduler.target.in_place_carries and reads_from(scheduler, updates, target):
+        # made before the target changes, so that a loop can change it in place
+        early = scheduler.new_buffer(updates.type)
+        steps.append(scheduler.stored(updates, node, early))
+        scheduler.buffers[updates] = early
+    buffer = scheduler.result_buffer(node.result)
+    steps.append(scheduler.stored(target, node, buffer))
+    if updates.type.size == 0:
+        return steps
+    loops, place = loops_of(updates.shape)
+    types = [a.type for a in node.args]
+    read = body.place(place, scheduler.elements.loader(node), types, **node.attrs)
+    assert not read.strides, "a scatter has no strides"
+    index = flatten([as_index(i) for i in read.index], target.shape)
+    step = lir.Scatter(
+        loops=loops,
+        combine=body.combine,
+        buffer=buffer,
+        index=index,
+        bounds=tuple((as_index(i), low, high) for i, low, high in read.guards),
+        expr=scheduler.elements.at(updates, place),
+        apart=loops if node.attrs.get("unique") else loops_apart(loops, index),
+        source=node.source,
+    )
+    return [*steps, step]
 
-    # -- steps -----------------------------------------------------------------------------------
 
-    def emit(self, node: Node) -> None:
-        """Add the steps of a node whose results are stored."""
-        body = node.op.rules.body
-        if node in self.fusion.library or node.op.name in self.target.wants:
-            self.emit_library(node)
-        elif isinstance(body, Branch):
-            self.steps.append(branch_step(self, node))
-        elif isinstance(body, While):
-            self.steps.append(while_step(self, node))
-        elif isinstance(body, Repeat):
-            self.steps.append(repeat_step(self, node))
-        elif isinstance(body, TopK):
-            self.emit_top_k(node)
-        elif isinstance(body, Sort):
-            self.steps += sort_steps(self, node)
-        elif isinstance(body, Blocks):
-            self.steps += pass_kernels(self, node, body)
-        elif node.result.type.size == 0:
-            self.result_buffer(node.result)
-        elif isinstance(body, Contract):
-            self.steps += contraction_steps(self, node, node.result)
-        elif isinstance(body, Scan):
-            self.emit_scan(node, body)
-        elif isinstance(body, Scatter):
-            self.emit_scatter(node, body)
-        elif isinstance(body, Concat):
-            self.emit_concat(node)
-        elif isinstance(body, FromParts):
-            self.emit_parts(node)
-        elif isinstance(body, View) and node.args[0] in self.buffers:
-            self.buffers[node.result] = self.buffers[node.args[0]]
-        elif node.result in self.fusion.epilogues:
-            contraction = self.fusion.epilogues[node.result]
-            self.steps += contraction_steps(self, maker(contraction), node.result)
-        elif node.result in self.fusion.stored:
-            self.steps.append(self.stored(node.result, node))
+def reads_from(scheduler: Scheduler, value: Value, origin: Value) -> bool:
+    """Whether a value that is not stored reads another, much larger one."""
+    root = memory_of(origin, scheduler.target)
+    if value in scheduler.buffers or root not in scheduler.buffers or not value.type.size:
+        return False
+    _, place = loops_of(value.shape)
+    loads = scheduler.elements.at(value, place).loads
+    is_small = 2 * likely(value.type.size) <= likely(origin.type.size)
+    return is_small and any(load.buffer is scheduler.buffers[root] for load in loads)
 
-    def emit_library(self, node: Node) -> None:
-        """Append a library call."""
-        inputs = tuple(self.buffer(a) for a in node.args)
-        outputs = tuple(self.result_buffer(r) for r in node.results)
-        types = tuple(a.type for a in node.args)
-        step = lir.LibraryCall(node.op, node.attrs, inputs, outputs, types, node.source)
-        self.steps.append(step)
 
-    def stored(self, value: Value, node: Node, buffer: Buffer | None = None) -> Kernel:
-        """The kernel that stores a value, in a buffer of its own if none is given."""
-        loops, place = loops_of(value.shape)
-        element = self.elements.at(value, place)
-        store = Store(buffer or self.result_buffer(value), flatten(place, value.shape), element)
-        return Kernel(loops, (store,), node.source)
+def concat_kernels(scheduler: Scheduler, node: Node) -> list[Kernel]:
+    """Make a kernel for each operand, which writes its part of the result.
 
-    def emit_parts(self, node: Node) -> None:
-        """The kernel that computes both parts of complex numbers."""
-        loops, place = loops_of(node.result.shape)
-        parts = [self.elements.at(arg, place) for arg in node.args]
-        buffer, offset = self.result_buffer(node.result), flatten(place, node.result.shape)
-        stores = tuple(Store(buffer, offset * 2 + i, part) for i, part in enumerate(parts))
-        self.steps.append(lir.Kernel(loops, stores, node.source))
-
-    def padded_copy(self, value: Value, node: Node) -> tuple[Buffer, list[Step]]:
-        """A copy of a padded array, with the step that makes it.
-
-        It pays for steps that read each element often. Steps soon after share it, later ones make
-        their own: memory is dearer than a copy.
-        """
-        buffer, number = self.padded.get(value, (None, -SHARED))
-        made: list[Step] = []
-        if buffer is None or len(self.steps) - number > SHARED:
-            buffer = self.new_buffer(value.type)
-            made.append(self.stored(value, node, buffer))
-        self.padded[value] = buffer, len(self.steps)
-        return buffer, made
-
-    def reads_from(self, value: Value, origin: Value) -> bool:
-        """Whether a value that is not stored reads another, much larger one."""
-        root = memory_of(origin, self.target)
-        if value in self.buffers or root not in self.buffers or not value.type.size:
-            return False
-        _, place = loops_of(value.shape)
-        loads = self.elements.at(value, place).loads
-        is_small = 2 * likely(value.type.size) <= likely(origin.type.size)
-        return is_small and any(load.buffer is self.buffers[root] for load in loads)
-
-    def emit_scan(self, node: Node, body: Scan) -> None:
-        """Append a running combination."""
-        (arg,) = node.args
-        axis = node.attrs["axis"]
-        if arg.shape[axis] == 1:
-            self.steps.append(self.stored(arg, node, self.result_buffer(node.result)))
-            return
-        loops, place = loops_of(arg.shape)
-        along = next(v for v in loops if place[axis] == as_index(v))
-        wide = self.target.arithmetic(arg.dtype)
-        element = scalar.apply("convert", wide, self.elements.at(arg, place))
-        step = lir.Scan(
-            loops=tuple(v for v in loops if v is not along),
-            along=along,
-            reverse=node.attrs.get("reverse", False),
-            combine=body.combine,
-            expr=element,
-            buffer=self.result_buffer(node.result),
-            index=flatten(place, arg.shape),
-            source=node.source,
-        )
-        self.steps.append(step)
-
-    def emit_top_k(self, node: Node) -> None:
-        """Append a top-k step."""
-        (arg,) = node.args
-        values, places = (self.result_buffer(result) for result in node.results)
-        if values.size == 0:
-            return
-        loops, place = loops_of(arg.shape[:-1])
-        along, rank = Variable(arg.shape[-1]), Variable(node.attrs["k"])
-        step = lir.TopK(
-            loops=loops,
-            along=along,
-            rank=rank,
-            expr=self.elements.at(arg, (*place, as_index(along))),
-            values=values,
-            places=places,
-            index=flatten((*place, as_index(rank)), node.results[0].shape),
-            source=node.source,
-        )
-        self.steps.append(step)
-
-    def emit_scatter(self, node: Node, body: Scatter) -> None:
-        """Append a scatter."""
-        target, updates = node.args[0], node.args[body.updates]
-        if self.target.in_place_carries and self.reads_from(updates, target):
-            # made before the target changes, so that a loop can change it in place
-            early = self.new_buffer(updates.type)
-            self.steps.append(self.stored(updates, node, early))
-            self.buffers[updates] = early
-        buffer = self.result_buffer(node.result)
-        self.steps.append(self.stored(target, node, buffer))
-        if updates.type.size == 0:
-            return
-        loops, place = loops_of(updates.shape)
-        types = [a.type for a in node.args]
-        read = body.place(place, self.elements.loader(node), types, **node.attrs)
-        assert not read.strides, "a scatter has no strides"
-        index = flatten([as_index(i) for i in read.index], target.shape)
-        step = lir.Scatter(
-            loops=loops,
-            combine=body.combine,
-            buffer=buffer,
-            index=index,
-            bounds=tuple((as_index(i), low, high) for i, low, high in read.guards),
-            expr=self.elements.at(updates, place),
-            apart=loops if node.attrs.get("unique") else loops_apart(loops, index),
-            source=node.source,
-        )
-        self.steps.append(step)
-
-    def emit_concat(self, node: Node) -> None:
-        """Append a kernel for each operand, which writes its part of the result.
-
-        Operands whose elements alternate in the result have one kernel, which writes whole lines.
-        """
-        buffer, axis = self.result_buffer(node.result), node.attrs["axis"]
-        start: Size = 0
-        kernels: list[lir.Kernel] = []
-        loops, place = loops_of(node.args[0].shape)
-        is_side_by_side = _lies_side_by_side(node.args, axis)
-        for arg in node.args:
-            if arg.type.size == 0:
-                continue
-            if not is_side_by_side:
-                loops, place = loops_of(arg.shape)
-            there = (*place[:axis], place[axis] + start, *place[axis + 1 :])
-            index = flatten(there, node.result.shape)
-            store = Store(buffer, index, self.elements.at(arg, place))
-            kernels.append(lir.Kernel(loops, (store,), node.source))
-            start += arg.shape[axis]
-        if is_side_by_side:
-            stores = tuple(store for kernel in kernels for store in kernel.stores)
-            kernels = [lir.Kernel(loops, stores, node.source)]
-        self.steps += kernels
+    Operands whose elements alternate in the result have one kernel, which writes whole lines.
+    """
+    buffer, axis = scheduler.result_buffer(node.result), node.attrs["axis"]
+    start: Size = 0
+    kernels: list[Kernel] = []
+    loops, place = loops_of(node.args[0].shape)
+    is_side_by_side = _lies_side_by_side(node.args, axis)
+    for arg in node.args:
+        if arg.type.size == 0:
+            continue
+        if not is_side_by_side:
+            loops, place = loops_of(arg.shape)
+        there = (*place[:axis], place[axis] + start, *place[axis + 1 :])
+        index = flatten(there, node.result.shape)
+        store = Store(buffer, index, scheduler.elements.at(arg, place))
+        kernels.append(Kernel(loops, (store,), node.source))
+        start += arg.shape[axis]
+    if is_side_by_side:
+        stores = tuple(store for kernel in kernels for store in kernel.stores)
+        return [Kernel(loops, stores, node.source)]
+    return kernels
 
 
 def _lies_side_by_side(args: Sequence[Value], axis: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.body import Fill
 from ...ir.dims import quotient
@@ -14,9 +14,7 @@ from ..lir.index import Index, Variable, loaded
 from ..lir.program import Buffer, Kernel, Sort, Step, Store
 from .elements import Place, flatten, loops_of
 from .fuse import maker, memory_of
-
-if TYPE_CHECKING:
-    from .schedule import Scheduler
+from .scheduler import Scheduler
 
 INT32 = as_dtype("int32")
 ROWS = 16  # that have memory to work in: see `Sort`
