@@ -80,7 +80,6 @@ class Op:
         self.sample_list: list[Sample] = []
         self.is_constant = False  # made by `constant`: the array is the attribute `value`
         self.revision = 0  # how often rules of a user's op were given or changed
-        self.is_random = False  # reserved word for the audit: results are bits, not numbers
         OPS.define(self)
 
     # read when first asked for: of all ops it would take 2 ms of an import

@@ -78,7 +78,6 @@ def threefry2x32_expand(k0: Value, k1: Value, x0: Value, x1: Value) -> tuple[Val
 
 
 threefry2x32.nondifferentiable("random bits do not depend smoothly on anything")
-threefry2x32.is_random = True
 threefry2x32.batch(ALIGNED)
 
 
