@@ -47,13 +47,10 @@ class Availability:
 
 @record
 class Lasting:
-    """The entry of a graph's code in the disk cache.
-
-    `arrays` gives the graph's constant arrays by their content.
-    """
+    """The entry of a graph's code in the disk cache."""
 
     key: str
-    arrays: Callable[[], dict[bytes, np.ndarray]]
+    arrays: Callable[[], dict[bytes, np.ndarray]]  # the graph's constants by their content
 
 
 @record(frozen=False)
@@ -138,12 +135,9 @@ class Executable:
 
 
 class Backend(ABC):
-    """A kind of device; making one must be quick and load no library.
+    """A kind of device; making one must be quick and load no library."""
 
-    `name` is the one by which users ask for it.
-    """
-
-    name: str
+    name: str  # by which users ask for it
     target: Target
     invariant_target: Target | None = None  # the `batch_invariant` one, if it can do that
     memory: Memory | None = None  # where its arrays lie; None is the host's

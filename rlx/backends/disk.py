@@ -41,13 +41,10 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 @record
 class DiskCache:
-    """The entries in a directory.
-
-    The least recently used go when there are too many bytes.
-    """
+    """An LRU cache of entries in a directory."""
 
     root: Path
-    limit: int
+    limit: int  # bytes of all entries
 
     def get(self, key: str) -> bytes | None:
         """The entry of a key, if there is one that is whole."""

@@ -22,16 +22,12 @@ GROUP = "rlx.backends"
 
 @record
 class Known:
-    """Where the backend of a device is, and how it is made.
-
-    It is called with the `options`, and if it `has_parts` with `which`, what stands behind the
-    colon of a name (or an empty text).
-    """
+    """Where the backend of a device is, and how it is made."""
 
     module: str
     cls: str
-    options: Mapping[str, str] = field(default_factory=dict)
-    has_parts: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)  # keyword arguments of the class
+    has_parts: bool = False  # whether it takes `which`, what stands behind the colon of a name
 
     def open(self, which: str) -> Backend:
         """Make the backend."""

@@ -47,10 +47,13 @@ if TYPE_CHECKING:
 class Cost:
     """Work and memory of one call.
 
-    `flops` counts scalar instructions (a tanh counts as one), `bytes` what the steps read and
-    write; both are 0 on a device without loops. `peak_bytes` are the arguments, the results and
-    the `arena_bytes` of temporaries. Of branches the dearest counts, of a `while` loop one round.
-    A symbolic size counts as a likely number.
+    flops         scalar instructions (a tanh counts as one); 0 on a device without loops
+    bytes         what the steps read and write; 0 on a device without loops
+    arena_bytes   temporaries
+    peak_bytes    arguments, results and temporaries
+
+    Of branches the dearest counts, of a `while` loop one iteration. A symbolic size counts as a
+    likely number.
     """
 
     flops: int

@@ -26,17 +26,13 @@ from .session import CompileOptions, Session
 
 @record
 class WithConstants:
-    """A graph compiled for parameters that are constants, without their arrays.
+    """A graph compiled for parameters that are constants, without their arrays."""
 
-    `params` are the constants by their places. `early` is what runs once; `late` takes the
-    free parameters, the constants at the places `kept`, and what `early` gives.
-    """
-
-    params: dict[int, Value]
-    early: CompiledGraph | None
-    late: CompiledGraph
-    kept: tuple[int, ...]
-    casts: str = ""
+    params: dict[int, Value]  # the constants by their places
+    early: CompiledGraph | None  # runs once
+    late: CompiledGraph  # takes the free parameters, those of `kept`, and results of `early`
+    kept: tuple[int, ...]  # places of constants
+    casts: str = ""  # a line for the report
 
     @classmethod
     def of(

@@ -23,18 +23,14 @@ TOGETHER = 32  # samples that are compiled before they run
 
 @record
 class Outcome:
-    """What became of one sample in one dtype.
-
-    It agreed if there is neither an `absent` dtype, which the device cannot have in its memory, nor
-    a `gap`, its reason for not running the op, nor a `fault`.
-    """
+    """What became of one sample in one dtype."""
 
     op: str
     sample: int
     dtype: str
-    absent: str = ""
-    gap: str = ""
-    fault: str = ""
+    absent: str = ""  # a dtype that the device cannot have in its memory
+    gap: str = ""  # its reason for not running the op
+    fault: str = ""  # how its results differ
     on_host: bool = False
 
 

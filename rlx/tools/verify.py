@@ -319,12 +319,9 @@ def _told(
 
 @record
 class Tolerance:
-    """What may differ: `rtol` of the scale, and `atol`.
+    """What may differ: `rtol` of the scale, and `atol`."""
 
-    Without `rtol` it is the epsilon of the dtype to some power.
-    """
-
-    power: float
+    power: float  # of the dtype's epsilon, which is taken without `rtol`
     rtol: float | None = None
     atol: float | None = None
 

@@ -47,14 +47,11 @@ class Mask:
 
 @record
 class Masked:
-    """A cotangent that is to be zero outside of its mask.
-
-    If `is_clean`, the value has these zeros already.
-    """
+    """A cotangent that is to be zero outside of its mask."""
 
     value: Value
     mask: Mask | None = None
-    is_clean: bool = True
+    is_clean: bool = True  # whether the value has these zeros already
 
     def settled(self) -> Value:
         """The cotangent with zeros outside of the mask."""

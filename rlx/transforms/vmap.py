@@ -44,10 +44,7 @@ def batching(axis_name: Any, size: Size) -> Iterator[None]:
 
 @record
 class Engine:
-    """The engine for rules of nested graphs, which remembers the name of the batch.
-
-    A user's rule that runs later, in `engine.naming()`, so sees the same members.
-    """
+    """The engine for rules of nested graphs, which remembers the name of the batch."""
 
     axis: Axis
 
@@ -62,7 +59,7 @@ class Engine:
             return batch_graph(graph, batched, size, out_batched)
 
     def naming(self) -> AbstractContextManager[None]:
-        """Restore the name of the batch."""
+        """Restore the name of the batch, for a user's rule that runs later."""
         return batching(*(self.axis or (None, 0)))
 
 

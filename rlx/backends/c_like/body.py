@@ -18,29 +18,23 @@ from .scalars import Functions, Scalars
 
 @record
 class Written:
-    """A kernel's lines, and what it is bound to.
-
-    They call the functions `called`; `groups` run. `numbers` are the values of `signature.numbers`.
-    """
+    """A kernel's lines, and what it is bound to."""
 
     signature: Signature
     lines: tuple[str, ...]
-    called: tuple[str, ...]
+    called: tuple[str, ...]  # functions
     buffers: tuple[Buffer, ...]
-    groups: Axes
-    numbers: tuple[int, ...] = ()
+    groups: Axes  # of threads
+    numbers: tuple[int, ...] = ()  # values of `signature.numbers`
 
 
 @record
 class Setting:
-    """What all kernels of a program share.
-
-    Buffers that are `moved` do not begin where their memory does.
-    """
+    """What all kernels of a program share."""
 
     dialect: Dialect
     functions: Functions
-    moved: Callable[[Buffer], bool]
+    moved: Callable[[Buffer], bool]  # whether a buffer begins at an offset in its memory
 
 
 @record(frozen=False)

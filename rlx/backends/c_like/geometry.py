@@ -18,23 +18,16 @@ Axes = tuple[int, int, int]
 
 @record
 class Grid:
-    """Groups of threads along three axes, and how the loops' values follow from them.
+    """Groups of threads along three axes, and how the loops' values follow from them."""
 
-    `axes` has for each axis the loops whose values are numbered along it, in row-major order. If
-    the grid is `linear`, all loops are numbered along all axes together.
-    """
-
-    axes: tuple[tuple[Variable, ...], ...]
+    axes: tuple[tuple[Variable, ...], ...]  # for each axis the loops that it numbers, row-major
     groups: Axes
-    threads: Axes
-    linear: bool = False
+    threads: Axes  # of a group
+    linear: bool = False  # whether all axes together number all loops
 
     @classmethod
     def of(cls, loops: Sequence[Variable], limits: Limits, is_turned: bool = False) -> Grid:
-        """The grid for a thread for each value of some loops.
-
-        Where something is read the other way round, a group is a square.
-        """
+        """The grid of a thread for each value of some loops; `is_turned`: square groups."""
         last = loops[-1:]
         if len(loops) > 1 and _count(last) < SHORT_LINE:
             return cls._linear(loops, limits)

@@ -94,11 +94,7 @@ class Product:
 
 @record(frozen=False)
 class Plan:
-    """A program and the launches of its steps.
-
-    Temporary buffers lie in an arena at their offset; if the dialect `owns_temporaries`, each has
-    memory of its own instead.
-    """
+    """A program and the launches of its steps."""
 
     program: Program
     dialect: Dialect

@@ -60,16 +60,13 @@ Places = dict[Buffer, Place]
 
 @record(frozen=False)
 class Runner:
-    """Runs the programs of a plan on a machine.
-
-    `constants` are where the programs' constants lie, `owned` where temporaries do that have
-    memory of their own. `multiply` calls the library for products that were claimed.
-    """
+    """Runs the programs of a plan on a machine."""
 
     plan: Plan
     machine: Machine
     constants: Places
-    owned: Places
+    owned: Places  # of temporaries that have memory of their own
+    # calls the library for products that it takes
     multiply: Callable[[Product, Sequence[Place]], None] | None = None
 
     def run(self, inputs: Sequence[Place], outputs: Sequence[Place], arena: Any) -> None:

@@ -76,13 +76,10 @@ class Functions:
 
 @record(frozen=False)
 class Scope:
-    """Lines of a block, the expressions that have names there, and its loop variables.
-
-    What stands in a `branch` must not move out of it: its loads may be out of their buffers.
-    """
+    """Lines of a block, the expressions that have names there, and its loop variables."""
 
     variables: frozenset[Variable] = frozenset()
-    branch: bool = False
+    branch: bool = False  # whether nothing may move out of it: loads may be out of their buffers
     lines: list[str] = field(default_factory=list)
     names: dict[Expr, str] = field(default_factory=dict)
 

@@ -97,12 +97,9 @@ SHARED = frozenset("?bhilqBHILQefdFD")  # dtypes that other libraries are given 
 
 @record(eq=False)
 class CudaArray:
-    """An array in the memory of a device, dense and row-major.
+    """An array in the memory of a device, dense and row-major."""
 
-    `memory` is what CuPy gave for it; it keeps the memory.
-    """
-
-    memory: Any
+    memory: Any  # CuPy's object that owns it
     address: int
     shape: tuple[int, ...]
     dtype: np.dtype

@@ -25,14 +25,11 @@ ROUNDS = 32  # of a loop that are handed to MLX at a time: what waits is kept in
 
 @record
 class Maker:
-    """Makes programs; `ways` counts what became of the ops.
-
-    Pieces are compiled by MLX if it `compiles`, else their ops are called one by one.
-    """
+    """Makes programs of pieces of a graph."""
 
     table: Table
-    compiles: bool
-    ways: Ways = field(default_factory=Counter)
+    compiles: bool  # whether MLX compiles pieces, or their ops are called one by one
+    ways: Ways = field(default_factory=Counter)  # what became of the ops
 
     def program(self, graph: Graph) -> Program:
         """The program of a graph."""

@@ -174,15 +174,12 @@ def is_straight(plan: Plan) -> bool:
 
 @record(frozen=False)
 class Prepared:
-    """A launch whose arguments are set, but for those arrays that each call brings.
-
-    `changes` are numbers of arguments, and of arrays among the inputs and outputs.
-    """
+    """A launch whose arguments are set, but for those arrays that each call brings."""
 
     kernel: Any
     threads: tuple[int, int, int]
     group: tuple[int, int, int]
-    changes: tuple[tuple[int, int], ...]
+    changes: tuple[tuple[int, int], ...]  # (argument, array among inputs and outputs)
 
 
 @record

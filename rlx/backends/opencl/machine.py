@@ -92,15 +92,12 @@ SLOW_LOCAL = 1 << 10  # threads of a group on a processor
 
 @record(eq=False)
 class ClArray:
-    """An array in the memory of a device, dense and row-major.
-
-    It is lost when the device's context is: then the machine has another `session`.
-    """
+    """An array in the memory of a device, dense and row-major."""
 
     buffer: Any
     shape: tuple[int, ...]
     dtype: np.dtype
-    session: int
+    session: int  # of the machine: in another one the array is lost with the device's context
 
     @property
     def nbytes(self) -> int:

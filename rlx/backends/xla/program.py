@@ -238,13 +238,10 @@ _REFERENCES = 1 + next(sys.getrefcount(one[i]) for one in [[object()]] for i in 
 
 @record(frozen=False)
 class Replay:
-    """Runs graphs while JAX records.
+    """Runs graphs while JAX records."""
 
-    Nodes without a row run on the host: `host` makes these calls for the run of this `number`.
-    """
-
-    host: HostCalls
-    number: jax.Array | None
+    host: HostCalls  # runs nodes without a row
+    number: jax.Array | None  # of the run
 
     def __post_init__(self) -> None:
         self._table = table_of(self.run)

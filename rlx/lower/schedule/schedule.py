@@ -197,7 +197,7 @@ def schedule(graph: Graph, target: Target) -> Program:
 
 
 def steps_of(scheduler: Scheduler, node: Node) -> list[Step]:
-    """The steps of a node; none if its results are computed in the kernels of other nodes."""
+    """The steps of a node; none if its results are computed in other kernels."""
     body, fusion = node.op.rules.body, scheduler.fusion
     if node in fusion.library or node.op.name in scheduler.target.wants:
         return [library_call(scheduler, node)]

@@ -49,7 +49,7 @@ def bound_to(
     before: Binding | None,
     arguments: Mapping[str, Any],
 ) -> Binding:
-    """Bind arguments of a function, with code that was compiled `before` for the same ones.
+    """Bind arguments of a function; code for the same ones `before` is taken again.
 
     `compiled` makes the code for constant parameters at these places.
     """

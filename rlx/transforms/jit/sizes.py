@@ -28,14 +28,11 @@ Axes = Mapping[int, "str | Dim"] | Mapping[Any, "Axes"]  # of an array, or of pa
 
 @record(frozen=False)
 class Dynamic:
-    """Which axes of which arguments of `fn` have symbolic sizes.
-
-    `declared` maps the name of an argument, or of a part of one as `batch["tokens"]`, to its axes
-    and their dims.
-    """
+    """Which axes of which arguments of a function have symbolic sizes."""
 
     fn: Callable[..., Any]
-    declared: dict[str, dict[int, Dim]]
+    declared: dict[str, dict[int, Dim]]  # name of an argument or a part, as `batch["tokens"]`
+    # the same by the number of a leaf, for each structure of arguments
     known: dict[pytree.Structure, dict[int, dict[int, Dim]]] = field(default_factory=dict)
 
     def types(self, call: Call, types: Sequence[Type]) -> list[Type]:
