@@ -33,23 +33,18 @@ Content = tuple[Known, bytes]  # an array as plain data
 
 @record
 class Recalled:
-    """A recorded function without its graph.
+    """A recorded function without its graph."""
 
-    `params` are the parameters' types and origins; `tree` is the structure of the results with
-    numbers for leaves. `captures` are the arrays that are parameters, too: those that the
-    function depends on by their numbers, others by their contents; `baked` are those of which the
-    elements are part of the code.
-    """
-
-    code: str
+    code: str  # the key of its machine code
     name: str
-    params: tuple[tuple[Known, str], ...]
+    params: tuple[tuple[Known, str], ...]  # types and origins
     results: tuple[Known, ...]
-    tree: Any
-    weak: tuple[bool, ...]
+    tree: Any  # the structure of the results, with numbers for leaves
+    weak: tuple[bool, ...]  # which results are weakly typed
     deterministic: str | None
+    # arrays that are parameters, too: by number those that the function depends on, else the array
     captures: tuple[int | Content, ...]
-    baked: tuple[int, ...]
+    baked: tuple[int, ...]  # numbers of arrays whose elements are part of the code
     constants: dict[bytes, Content]
 
     def signature(self) -> Graph:

@@ -73,21 +73,16 @@ class Curve:
 
 @record
 class Rates:
-    """What was measured of a device.
+    """What was measured of a device, in seconds."""
 
-    `call` are the seconds of a call that does nothing, `step` those that each step adds to it,
-    `leaf` each array that is given or made, and `place` each container and each place in it.
-    The `curves` give seconds: `stream` by bytes, `put` and `get` (copies to the device and back)
-    by bytes, the others by what `StepCost` counts; a device without `put` shares the host's memory.
-    `host` are the rates of the host, whose LAPACK factors matrices for all devices.
-    """
-
-    call: float
-    step: float
-    leaf: float
-    place: float
+    call: float  # of a call that does nothing
+    step: float  # added by each step
+    leaf: float  # by each array that is given or made
+    place: float  # by each container and each place in it
+    # `stream`, `put` and `get` (copies to the device and back) by bytes, the others by what
+    # `StepCost` counts; a device without `put` shares the host's memory
     curves: Mapping[str, Curve]
-    host: Rates | None = None
+    host: Rates | None = None  # those of the host, whose LAPACK factors matrices for all devices
 
     def seconds(self, kind: str, size: float) -> float:
         """The time of so much work of a kind."""
@@ -117,13 +112,10 @@ class Rates:
 
 @record
 class Prediction:
-    """The seconds of a call, and of which parts they consist.
+    """The seconds of a call, and of which parts they consist."""
 
-    `compute` is what steps compute for longer than they wait for memory, `memory` the rest.
-    """
-
-    compute: float
-    memory: float
+    compute: float  # of steps that compute for longer than they wait for memory
+    memory: float  # of the other steps
     launches: float
     transfer: float
     notes: tuple[str, ...] = ()  # what was not counted
