@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..ir.body import Call, Repeat, While
 from ..ir.graph import Graph
 from ..ir.policy import AS_WRITTEN, Policy
@@ -19,11 +21,29 @@ from .hir import (
     split_complex,
 )
 from .legalize import legalize
-from .lir.program import Program
+from .lir.program import (
+    Contraction,
+    Kernel,
+    Program,
+    RepeatStep,
+    RowGroup,
+    Scatter,
+    Step,
+    WhileStep,
+)
 from .lir.verify_program import verify_program
 from .precision import Precise, has_policies, precise
 from .report import report
-from .schedule import finish, schedule
+from .schedule import schedule
+from .schedule.chain_products import chain_products, join_products
+from .schedule.divide_loops import divide_loops
+from .schedule.forward import forward_copies, forward_pads
+from .schedule.loops import merge_step_loops, split_loops
+from .schedule.merge import drop_dead_stores, merge_epilogues, merge_kernels
+from .schedule.operands import order_operands, turn_operands
+from .schedule.plan_memory import plan_memory
+from .schedule.rows import group_rows, localize_rows
+from .schedule.split import split_reductions, split_scatters
 from .target import Target
 
 
@@ -106,3 +126,41 @@ def lower(graph: Graph, target: Target, check: bool = False) -> Lowered:
     mir = after("mir", legalize(graph, target))
     program = verify_program(finish(schedule(mir, target), target))
     return Lowered(hir, mir, program, graphs, report(hir, mir, program))
+
+
+def finish(program: Program, target: Target) -> Program:
+    """Improve the steps of a program and its nested programs, and plan their memory.
+
+    Each pass is for the steps of one program; the inner ones come first. What the program computes
+    stays the same.
+    """
+    programs = list(program.programs)[::-1]
+    steps = [step for each in programs for step in each.steps]
+    has_loops = any(isinstance(s, RepeatStep | WhileStep) for s in steps)
+    has_products = any(isinstance(s, Contraction) for s in steps)
+    for each in programs if has_loops and has_products else ():
+        turn_operands(each)
+    for each in programs if target.has_chains and has_products else ():
+        order_operands(each)
+    if target.has_chains and has_loops:
+        divide_loops(program)
+    for each in programs:
+        each.steps = improved(each.steps, target)
+        plan_memory(each)
+    return program
+
+
+def improved(steps: Sequence[Step], target: Target) -> list[Step]:
+    """The steps of one program, split, merged and grouped."""
+    made: list[Step] = [split_loops(s) if isinstance(s, Kernel) else s for s in steps]
+    if len(made) > 1:  # else there is nothing to put together
+        made = drop_dead_stores(merge_epilogues(merge_kernels(made)))
+        made = group_rows(forward_pads(forward_copies(made)))
+    made = split_reductions([merge_step_loops(step) for step in made], target.batch_invariant)
+    if not target.batch_invariant and any(isinstance(s, Scatter) for s in made):
+        made = split_scatters(made)
+    if any(isinstance(s, RowGroup) for s in made):
+        made = localize_rows(made, target.local_bytes)
+    if target.has_chains and len(made) > 1:
+        made = join_products(chain_products(made, target.threads))
+    return made

@@ -20,7 +20,7 @@ from ..ir.graph import Graph
 from ..ir.policy import AS_WRITTEN
 from ..ir.types import DTYPES
 from ..runtime import MISS, Device
-from ..runtime.eager_host import is_exact
+from ..runtime.eager import is_exact
 from ..runtime.session import CompileOptions
 from ..trace import short_ways
 from ..trace.array import Array

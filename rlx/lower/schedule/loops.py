@@ -9,7 +9,7 @@ from ...ir.dims import Size, likely, quotient
 from ...ir.record import replace
 from ..lir.expr import Expr, Load, Reduce, reduce, substitute, walk
 from ..lir.index import Index, Quotient, Remainder, Variable, as_index
-from ..lir.program import Kernel, Store
+from ..lir.program import Kernel, RowGroup, Scan, Step, Store
 
 Table = dict[Variable, Index]
 
@@ -163,3 +163,19 @@ def _reorder(orders: dict) -> Callable[[Expr], Expr | None]:
         return None
 
     return leaf
+
+
+def merge_step_loops(step: Step) -> Step:
+    """A step with adjacent loops merged."""
+    if isinstance(step, Kernel):
+        return merge_kernel_loops(step)
+    if isinstance(step, Scan):
+        outer = Kernel(step.loops, (Store(step.buffer, step.index, step.expr),))
+        merged = merge_kernel_loops(outer)
+        (store,) = merged.stores
+        return replace(step, loops=merged.loops, index=store.index, expr=store.expr)
+    if isinstance(step, RowGroup):
+        loops, table = merge_loops(step.loops, list(indices(step.kernels)))
+        kernels = [substituted(k, k.loops, table) if table else k for k in step.kernels]
+        return RowGroup(tuple(loops), tuple(merge_kernel_loops(k) for k in kernels))
+    return step
