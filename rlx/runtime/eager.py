@@ -1,4 +1,4 @@
-"""Eager ops: programs on devices; on the host large ones are compiled once they run often.
+"""Eager ops: programs on devices; on the host code for large ones that run often.
 
 The rule counts numbers and no seconds, so that a program that runs again gives the same bits: a
 call has as much work as it reads and writes numbers, and a product of matrices a fiftieth of its

@@ -1,4 +1,4 @@
-"""The state of scheduling a graph: the buffers of its values, and its steps so far."""
+"""The state of scheduling a graph: the buffers of its values, and its steps."""
 
 from __future__ import annotations
 
