@@ -48,6 +48,8 @@ Size: TypeAlias = "int | Dim"
 def as_dtype(dtype: object) -> np.dtype:
     """Convert a name, a short name, a scalar type or a dtype to a canonical dtype.
 
+    Returns NumPy's class of it; what is no dtype of rlx is a `DtypeError`.
+
     >>> as_dtype("bf16"), as_dtype(float)
     (dtype(bfloat16), dtype('float32'))
     """

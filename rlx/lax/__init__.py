@@ -2,6 +2,32 @@
 
 They are close to the ops: nothing is promoted, and only scalars are broadcast; `rlx.numpy` does
 both. Read `elementwise.py` first, `convolution.py` for convolutions.
+
+A function has the parameters of `jax.lax`, in their order, and these mean the same everywhere:
+
+- `x`, `y`, `a`, `b`, `operand`, `operands`, `array`, `lhs`, `rhs`: arrays of one dtype, and of one
+  shape where the function is elementwise, which is then that of the result.
+- `axis`, `dimension`: an axis, counted from the end if negative; `axes`, `dimensions`: several.
+- `dtype`, `shape`: those of the result.
+- `reverse`: go along the axis from the end.
+- `precision`: taken for JAX's sake, products keep all digits; `preferred_element_type`: the dtype
+  of their sums and result.
+- `window_strides`, `strides`: the step of a window along each axis; `padding`: "VALID", "SAME",
+  "SAME_LOWER" or (before, after) for each; `lhs_dilation`, `rhs_dilation`: the distance of elements
+  of the array, and of the kernel; `lhs_shape`, `rhs_shape`: their shapes.
+- `dimension_numbers`: which axes of the operands are which: of convolutions see
+  `conv_dimension_numbers`, of products `dot_general`, else `GatherDimensionNumbers`.
+- `index`, `start_index`, `start_indices`: where a slice begins, clamped so that it fits; negative
+  ones count from the end, unless `allow_negative_indices` is False. `update` is what comes there.
+- `scatter_indices`, `updates`: index vectors, on the last axis, and what comes to their windows;
+  `mode`: what becomes of windows out of bounds.
+- `axis_name`: a batch axis that `vmap` or a mesh names, or several in a tuple; `axis_index_groups`:
+  None; groups of members are an `ArgumentError`.
+- `unique_indices`, `indices_are_sorted`, `accuracy`: promises and hints, which have no effect.
+
+Operands that do not fit are a `ShapeError`, those of different or wrong dtypes a `DtypeError`, an
+axis outside of the array is an `AxisError`, a value that is not known to an option an
+`AttributeValueError`, an argument of another type an `ArgumentError`.
 """
 
 from ..ir.lazy import listed as _listed

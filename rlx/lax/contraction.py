@@ -100,9 +100,9 @@ def ragged_dot(
 ) -> Array:
     """A grouped matrix product: each group of rows of `lhs` has its own matrix.
 
-    `f32[m, k], f32[groups, k, n], i32[groups] → f32[m, n]`. The groups are consecutive; rows behind
-    the last one give zeros. With `group_offset` the first matrix of `rhs` belongs to that group,
-    and rows of groups without a matrix give zeros.
+    `f32[m, k], f32[groups, k, n], i32[groups] → f32[m, n]`, where the last are `group_sizes`. The
+    groups are consecutive; rows behind the last one give zeros. With `group_offset` the first
+    matrix of `rhs` belongs to that group, and rows of groups without a matrix give zeros.
 
     >>> import numpy as np
     >>> ragged_dot(np.ones((3, 1)), np.array([[[2.0]], [[5.0]]]), np.array([2, 1])).tolist()
@@ -139,9 +139,9 @@ def scaled_dot(
 ) -> Array:
     """The product of operands scaled by blocks.
 
-    A scale has as many axes as its operand; along each axis its size divides that of the operand.
-    The dimension numbers are those of `dot_general`, by default of a (batched) matrix product.
-    Operands of few bits are summed in float32.
+    `lhs_scale` and `rhs_scale` have as many axes as their operands; along each axis the size
+    divides that of the operand. `dimension_numbers` are those of `dot_general`, by default of a
+    (batched) matrix product. Operands of few bits are summed in float32.
 
     >>> import numpy as np
     >>> x, scale = np.ones((1, 4), "float32"), np.array([[1.0, 10.0]], "float32")

@@ -33,7 +33,8 @@ def while_loop(
 ) -> Array:
     """Call `val = body_fun(val)` while `cond_fun(val)` holds; return the final value.
 
-    Only forward-mode derivatives are possible; `rlx.while_loop` with `max_steps` has both modes.
+    The value begins as `init_val`. Only forward-mode derivatives are possible; `rlx.while_loop`
+    with `max_steps` has both modes.
     """
     return repeated_loops.while_loop(cond_fun, body_fun, init_val)
 
@@ -48,13 +49,13 @@ def fori_loop(
 ) -> Array:
     """Call `val = body_fun(i, val)` for i from `lower` up to `upper`, excluded.
 
-    Returns the final value. `unroll` has no effect.
+    The value begins as `init_val`. Returns the final value. `unroll` has no effect.
     """
     return repeated_loops.fori_loop(lower, upper, body_fun, init_val)
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Array:
-    """Apply `f` to each element along axis 0 and stack the results.
+    """Apply `f` to each element of `xs` along axis 0 and stack the results.
 
     With `batch_size` that many elements are computed at once by `vmap`.
     """
@@ -90,7 +91,11 @@ def optimization_barrier(operand: Any, /) -> Any:
 def platform_dependent(
     *args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]
 ) -> Array:
-    """Call the function for the platform `cpu`, or `default` if there is none."""
+    """Call the function for the platform `cpu`, or `default` if there is none.
+
+    The functions are `per_platform`, by keyword, and are called with `args`. Without one for it it
+    is an `ArgumentError`.
+    """
     chosen = per_platform.get("cpu", default)
     if chosen is None:
         raise ArgumentError(

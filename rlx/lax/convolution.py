@@ -30,7 +30,8 @@ TRANSPOSED_SPECS = {
 class ConvDimensionNumbers(NamedTuple):
     """The positions of the batch, feature and spatial axes of a convolution.
 
-    Each spec lists batch, feature, then spatial axes; `rhs_spec` output and input features first.
+    `lhs_spec` and `out_spec` list batch, feature, then spatial axes; `rhs_spec` output and input
+    features first.
     """
 
     lhs_spec: Spec
@@ -43,7 +44,9 @@ def conv_dimension_numbers(
 ) -> ConvDimensionNumbers:
     """Convert three strings such as ("NHWC", "HWIO", "NHWC") to axis positions.
 
-    None means batch, features, spatial axes, and for the kernel outputs, inputs, spatial axes.
+    They are `dimension_numbers`, for the array, the kernel and the result. None means batch,
+    features, spatial axes, and for the kernel outputs, inputs, spatial axes. Returns a
+    `ConvDimensionNumbers`.
 
     >>> conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 16), ("NHWC", "HWIO", "NHWC"))
     ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
@@ -99,8 +102,9 @@ def conv_general_dilated(
 
     `padding` is "SAME", "VALID", "SAME_LOWER" or (before, after) for each spatial axis.
     `lhs_dilation` puts zeros between the elements of `lhs`, `rhs_dilation` between those of the
-    kernel. `dimension_numbers` are those of `conv_dimension_numbers`. `precision` has no effect:
-    products are always exact.
+    kernel. `dimension_numbers` are those of `conv_dimension_numbers`. Each of `feature_group_count`
+    groups of features has a part of the kernel; so has each of `batch_group_count` groups of the
+    batch. `precision` has no effect: products are always exact.
     """
     check_precision("conv_general_dilated", precision)
     x, kernel = as_tensor(lhs), as_tensor(rhs)
@@ -300,6 +304,9 @@ def conv_shape_tuple(
 ) -> tuple[int, ...]:
     """The shape of a convolution of (batch, in, ...) with (out, in, ...).
 
+    `pads` is (before, after) for each spatial axis, `batch_group_count` as for
+    `conv_general_dilated`.
+
     >>> conv_shape_tuple((2, 3, 6, 7), (4, 3, 3, 2), (1, 1), "SAME")
     (2, 4, 6, 7)
     """
@@ -368,7 +375,8 @@ def conv_general_dilated_patches(
 ) -> Array:
     """The patches that a convolution's kernel sees, as features of the result.
 
-    They are ordered by the feature of `lhs`, then by the position in the window.
+    They have the shape `filter_shape`, and are ordered by the feature of `lhs`, then by the
+    position in the window.
     """
     check_precision("conv_general_dilated_patches", precision)
     x = as_tensor(lhs)
@@ -408,7 +416,7 @@ def conv_general_dilated_local(
     """A locally connected layer: a convolution with its own kernel at each position.
 
     The spatial axes of `rhs` are the positions of the result; its input features are those of
-    `conv_general_dilated_patches`.
+    `conv_general_dilated_patches`, with windows of the shape `filter_shape`.
     """
     check_precision("conv_general_dilated_local", precision)
     x, kernels = as_tensor(lhs), as_tensor(rhs)

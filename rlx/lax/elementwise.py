@@ -113,16 +113,16 @@ complex = _binary("complex", "complex", "Complex numbers of their real and imagi
 bitwise_and = _binary("bitwise_and", "bit_and", "Elementwise bitwise AND.")
 bitwise_or = _binary("bitwise_or", "bit_or", "Elementwise bitwise OR.")
 bitwise_xor = _binary("bitwise_xor", "bit_xor", "Elementwise bitwise XOR.")
-shift_left = _binary("shift_left", "shift_left", "Shift the bits of x left by y.")
+shift_left = _binary("shift_left", "shift_left", "Elementwise x << y: bits shifted left.")
 shift_right_arithmetic = _binary(
     "shift_right_arithmetic",
     "shift_right_arithmetic",
-    "Shift the bits of x right by y, keeping the sign.",
+    "Elementwise x >> y: bits shifted right, keeping the sign.",
 )
 shift_right_logical = _binary(
     "shift_right_logical",
     "shift_right_logical",
-    "Shift the bits of x right by y, shifting in zeros.",
+    "Elementwise x >> y: bits shifted right, shifting in zeros.",
 )
 mulhi = _binary("mulhi", "mulhi", "The high half of the bits of the product of integers.")
 eq = _binary("eq", "eq", "Elementwise x == y.")
@@ -145,6 +145,8 @@ class RoundingMethod(enum.IntEnum):
 
 def round(x: Tensor, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Array:
     """Elementwise nearest integer; ties round away from zero, or to even.
+
+    `rounding_method` is one of `RoundingMethod`.
 
     >>> round([0.5, 1.5, -2.5])
     Array([ 1.,  2., -3.], dtype=float32)
@@ -194,7 +196,11 @@ def select(pred: Tensor, on_true: Tensor, on_false: Tensor) -> Array:
 
 
 def select_n(which: Tensor, *cases: Tensor) -> Array:
-    """Elements of the case whose index is in `which`: bools for two cases, else int32."""
+    """Elements of the case whose index is in `which`: bools for two cases, else int32.
+
+    `cases` are arrays of one type; an array of another dtype or shape is an error, no case an
+    `ArgumentError`.
+    """
     if not cases:
         raise ArgumentError("select_n: there are no cases", fix="give one or more")
     fitted = strict("select_n", *cases)
@@ -215,12 +221,12 @@ def clamp(min: Tensor, x: Tensor, max: Tensor) -> Array:
 
 
 def convert_element_type(operand: Tensor, new_dtype: Any) -> Array:
-    """Convert the elements to another dtype."""
+    """Convert the elements to another dtype, `new_dtype`."""
     return convert(as_tensor(operand), as_dtype(new_dtype))
 
 
 def reduce_precision(operand: Tensor, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Round to the given numbers of exponent and mantissa bits, in the same dtype.
+    """Round to `exponent_bits` and `mantissa_bits`, in the same dtype.
 
     >>> reduce_precision(1.3, exponent_bits=5, mantissa_bits=2)
     Array(1.25, dtype=float32)
@@ -241,7 +247,7 @@ def nextafter(x1: Tensor, x2: Tensor) -> Array:
 
 
 def bitcast_convert_type(operand: Tensor, new_dtype: Any) -> Array:
-    """Reinterpret the bits as another dtype.
+    """Reinterpret the bits as another dtype, `new_dtype`.
 
     A narrower dtype adds a last axis for the parts, lowest bits first; a wider one joins the
     elements of the last axis.
@@ -280,13 +286,16 @@ digamma = _unary("digamma", "digamma", "The digamma function, the derivative of 
 
 
 def polygamma(m: Tensor, x: Tensor) -> Array:
-    """The polygamma function: the m-th derivative of `digamma` at x."""
+    """The polygamma function: the `m`-th derivative of `digamma` at `x`."""
     m, x = strict("polygamma", m, x)
     return apply("polygamma", convert(m, as_dtype("int32")), x)
 
 
 def zeta(x: Tensor, q: Tensor) -> Array:
-    """The Hurwitz zeta function: the sum of (q + k) ** -x over k >= 0."""
+    """The Hurwitz zeta function: the sum of (q + k) ** -x over k >= 0.
+
+    `x` and `q` are real.
+    """
     return elementwise("zeta", "zeta", x, q)
 
 
@@ -335,7 +344,8 @@ class FftType(enum.Enum):
 def fft(x: Tensor, fft_type: Any, fft_lengths: Sequence[int]) -> Array:
     """The Fourier transform over the last one to three axes, of the given lengths.
 
-    `fft_type` is "FFT", "IFFT", "RFFT" or "IRFFT"; the lengths of "IRFFT" are those of the result.
+    `fft_type` is "FFT", "IFFT", "RFFT" or "IRFFT"; `fft_lengths` of "IRFFT" are those of the
+    result.
     """
     kind = str(getattr(fft_type, "name", fft_type)).lower()
     if kind not in {each.value for each in FftType}:

@@ -32,7 +32,8 @@ def dynamic_slice(
 ) -> Array:
     """A slice of static sizes at dynamic start indices, which are clamped to fit.
 
-    Negative indices count from the end, unless `allow_negative_indices` is False.
+    `slice_sizes` has a size for each axis. Negative indices count from the end, unless
+    `allow_negative_indices` is False.
     """
     x = as_tensor(operand)
     starts = _starts("dynamic_slice", x, start_indices, allow_negative_indices)
@@ -97,7 +98,10 @@ def dynamic_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """A slice along one axis at a dynamic start index; see `dynamic_slice`."""
+    """A slice of `slice_size` along one axis at a dynamic start index.
+
+    See `dynamic_slice`.
+    """
     x = as_tensor(operand)
     place = one_axis("dynamic_slice_in_dim", axis, x.ndim)
     sizes = (*x.shape[:place], slice_size, *x.shape[place + 1 :])
@@ -153,7 +157,10 @@ def _along(rank: int, axis: int, start: Any) -> list[Any]:
 
 
 def index_take(src: Tensor, idxs: Sequence[Tensor], axes: Sequence[int]) -> Array:
-    """Take elements of several axes by an index vector for each; the axes become one."""
+    """Take elements of several axes by an index vector for each; the axes become one.
+
+    `src` is the array, `idxs` are the vectors.
+    """
     x = as_tensor(src)
     axes = axes_of("index_take", axes, x.ndim)
     given = sequence("index_take: the indices", idxs)
@@ -181,6 +188,7 @@ class GatherDimensionNumbers(NamedTuple):
 
     The result's axes `offset_dims` are those of the window; `collapsed_slice_dims` are dropped from
     the window; `start_index_map` are the operand's axes that the indices address.
+    `operand_batching_dims` and `start_indices_batching_dims` are axes of both that go together.
     """
 
     offset_dims: tuple[int, ...]
@@ -195,6 +203,7 @@ class ScatterDimensionNumbers(NamedTuple):
 
     The updates' axes `update_window_dims` are those of the window; the window lacks
     `inserted_window_dims`; the indices address `scatter_dims_to_operand_dims`.
+    `operand_batching_dims` and `scatter_indices_batching_dims` are axes of both that go together.
     """
 
     update_window_dims: Sequence[int]
@@ -245,9 +254,9 @@ def gather(
 ) -> Array:
     """Gather windows of the operand at index vectors.
 
-    The vectors are the last axis of `start_indices`. Windows out of bounds are moved inside; with
-    the mode "fill" they are filled with `fill_value`, by default NaN. See `GatherDimensionNumbers`
-    for the axes.
+    The vectors are the last axis of `start_indices`, `slice_sizes` is the shape of a window.
+    Windows out of bounds are moved inside; with the `mode` "fill" they are filled with
+    `fill_value`, by default NaN. See `GatherDimensionNumbers` for the axes.
     """
     numbers = _numbers("gather", dimension_numbers, GatherDimensionNumbers)
     words = {"clip": "clip", "fill": "fill", "promise_in_bounds": "promise"}
@@ -322,7 +331,10 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: Any = None,
 ) -> Array:
-    """Apply an elementwise function to windows, once even where they overlap."""
+    """Apply an elementwise function to windows, once even where they overlap.
+
+    `func` is the function, `update_shape` the shape that `updates` of `scatter` would have.
+    """
     callable_of("scatter_apply: func", func)
     x = as_tensor(operand)
     count = rnp.zeros_like(x)

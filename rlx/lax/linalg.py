@@ -22,12 +22,18 @@ __dir__ = listed(__name__)
 
 
 def cholesky(x: Tensor, *, symmetrize_input: bool = True) -> Array:
-    """The Cholesky factor L with L Lᴴ = x, for Hermitian positive definite x."""
+    """The Cholesky factor L with L Lᴴ = x, for Hermitian positive definite x.
+
+    Without `symmetrize_input` only the lower triangle is read.
+    """
     return rnp.linalg.cholesky(x, symmetrize_input=symmetrize_input)
 
 
 def cholesky_update(r_matrix: Tensor, w_vector: Tensor) -> Array:
-    """The upper Cholesky factor of Rᵀ R + w wᵀ: a rank-1 update of the factor R."""
+    """The upper Cholesky factor of Rᵀ R + w wᵀ: a rank-1 update of the factor R.
+
+    `r_matrix` is R, f[n, n], and `w_vector` is w, f[n].
+    """
     r, w = as_tensor(r_matrix), as_tensor(w_vector)
     product = rnp.matrix_transpose(r) @ r + w[..., :, None] * w[..., None, :]
     return rnp.linalg.cholesky(product, upper=True)
@@ -42,8 +48,8 @@ def eig(
 ) -> list[Array]:
     """The eigenvalues, and the left and right eigenvectors that are asked for.
 
-    The eigenvectors have norm 1. `enable_eigvec_derivs` has no effect: they always have
-    derivatives.
+    That is by `compute_left_eigenvectors` and `compute_right_eigenvectors`. The eigenvectors have
+    norm 1. `enable_eigvec_derivs` has no effect: they always have derivatives.
     """
     values, right = apply("eig", as_tensor(x))
     found = [values]
@@ -59,7 +65,8 @@ def eigh(
 ) -> tuple[Array, Array]:
     """The eigenvectors and the ascending eigenvalues of a Hermitian matrix.
 
-    Without `symmetrize_input` only the lower or the upper triangle is read.
+    Without `symmetrize_input` only the `lower` or the upper triangle is read. `sort_eigenvalues`
+    has no effect: they are sorted.
     """
     x = as_tensor(x)
     if flag("eigh: symmetrize_input", symmetrize_input):
@@ -78,13 +85,19 @@ def lu(x: Tensor) -> tuple[Array, Array, Array]:
 
 
 def lu_pivots_to_permutation(pivots: Tensor, permutation_size: int) -> Array:
-    """The permutation of rows that a sequence of pivots makes."""
+    """The permutation of rows that a sequence of `pivots` makes.
+
+    There are `permutation_size` rows.
+    """
     size = integer("lu_pivots_to_permutation: permutation_size", permutation_size)
     return apply("lu_pivots_to_permutation", as_tensor(pivots), size=size)
 
 
 def qr(x: Tensor, *, full_matrices: bool = True) -> tuple[Array, Array]:
-    """The QR decomposition x = Q R: orthonormal columns in Q, R upper triangular."""
+    """The QR decomposition x = Q R: orthonormal columns in Q, R upper triangular.
+
+    With `full_matrices` Q is square, else it has min(m, n) columns.
+    """
     q, r = apply("qr", as_tensor(x), full_matrices=flag("qr: full_matrices", full_matrices))
     return q, r
 
@@ -92,7 +105,7 @@ def qr(x: Tensor, *, full_matrices: bool = True) -> tuple[Array, Array]:
 def svd(x: Tensor, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """The singular value decomposition x = U diag(S) Vᴴ, with S descending.
 
-    Without `compute_uv` it is S alone.
+    With `full_matrices` U and V are square. Without `compute_uv` it is S alone.
     """
     x = as_tensor(x)
     if not flag("svd: compute_uv", compute_uv):
@@ -108,7 +121,11 @@ def symmetric_product(
     beta: float = 0.0,
     symmetrize_output: bool = False,
 ) -> Array:
-    """The symmetric product alpha a aᵀ + beta c, for symmetric c."""
+    """The symmetric product alpha a aᵀ + beta c, for symmetric c.
+
+    `a_matrix` is a, `c_matrix` is c; `alpha` and `beta` are numbers. `symmetrize_output`
+    takes the mean of the result and its transpose.
+    """
     a, c = as_tensor(a_matrix), as_tensor(c_matrix)
     alpha, beta = scalar("symmetric_product: alpha", alpha), scalar("symmetric_product: beta", beta)
     made = alpha * (a @ rnp.matrix_transpose(a)) + beta * c
@@ -126,7 +143,11 @@ def triangular_solve(
     conjugate_a: bool = False,
     unit_diagonal: bool = False,
 ) -> Array:
-    """Solve x a = b, or a x = b with `left_side`, for triangular a."""
+    """Solve x a = b, or a x = b with `left_side`, for triangular a.
+
+    Only the `lower` triangle, or the upper one, is read; with `unit_diagonal` its diagonal counts
+    as 1. `transpose_a` and `conjugate_a` take aᵀ and the conjugate for a.
+    """
     a, b = as_tensor(a), as_tensor(b)
     has_one_axis = b.ndim == a.ndim - 1
     if has_one_axis:
@@ -144,9 +165,10 @@ def triangular_solve(
 
 
 def tridiagonal_solve(dl: Tensor, d: Tensor, du: Tensor, b: Tensor) -> Array:
-    """Solve a x = b for a tridiagonal a with diagonals dl, d and du, without pivoting.
+    """Solve a x = b for a tridiagonal a, without pivoting.
 
-    The first element of `dl` and the last of `du` are not read.
+    Its diagonals are `dl`, `d` and `du`. The first element of `dl` and the last of `du` are not
+    read.
     """
     dl, d, du = (rnp.moveaxis(as_tensor(x), -1, 0)[..., None] for x in (dl, d, du))
     b = rnp.moveaxis(as_tensor(b), -2, 0)
@@ -178,7 +200,7 @@ def tridiagonal_solve(dl: Tensor, d: Tensor, du: Tensor, b: Tensor) -> Array:
 def householder_product(a: Tensor, taus: Tensor) -> Array:
     """The first columns of the product of Householder reflections 1 - tau v vᴴ.
 
-    The vectors v are the columns of a below its diagonal, with 1 on it.
+    The vectors v are the columns of `a` below its diagonal, with 1 on it; `taus` are f[..., k].
     """
     a = with_axes("householder_product: a", a, 2)
     taus = with_axes("householder_product: taus", taus, 1)
@@ -192,7 +214,8 @@ def ormqr(
 ) -> Array:
     """The product Q c, where Q is given by Householder reflections and not formed.
 
-    `transpose` gives Qᴴ c; without `left` it is c Q or c Qᴴ.
+    `a` and `taus` are as for `householder_product`, `c` is a matrix. `transpose` gives Qᴴ c;
+    without `left` it is c Q or c Qᴴ.
     """
     a, c = with_axes("ormqr: a", a, 2), with_axes("ormqr: c", c, 2)
     taus = with_axes("ormqr: taus", taus, 1)

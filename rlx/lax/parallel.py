@@ -129,7 +129,7 @@ def psum_scatter(
 ) -> Any:
     """The sum over a named axis, scattered: each member gets the part of its index.
 
-    The axis of parts vanishes, or if `tiled` shrinks to the part's size.
+    The axis of parts, `scatter_dimension`, vanishes, or if `tiled` shrinks to the part's size.
     """
     _refuse_groups(axis_index_groups)
 
@@ -162,7 +162,11 @@ def all_to_all(
     axis_index_groups: Any = None,
     tiled: bool = False,
 ) -> Array:
-    """Split along one axis, send part i to member i, and join along another axis."""
+    """Split along one axis, send part i to member i, and join along another axis.
+
+    They are `split_axis` and `concat_axis`. The former vanishes and the latter is new, or if
+    `tiled` both stay.
+    """
     _refuse_groups(axis_index_groups)
 
     def exchange(leaf: Any) -> Any:
@@ -176,12 +180,15 @@ def all_to_all(
 
 
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
-    """Swap the named axis with another axis of the same size."""
+    """Swap the named axis with another axis of the same size; returns the array."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
 def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
-    """Send arrays between members along (source, target) pairs; others get zeros."""
+    """Send arrays between members along (source, target) pairs; others get zeros.
+
+    The pairs are `perm`; a target that comes twice is an `ArgumentError`. Returns what arrived.
+    """
     count = axis_size(axis_name)
     sources = np.full(count, -1, np.int32)
     pairs = [pair("ppermute: perm", one) for one in members("ppermute: perm", perm)]

@@ -98,10 +98,11 @@ def reduce(
     computation: Callable[[Any, Any], Any],
     dimensions: Sequence[int],
 ) -> Any:
-    """Reduce over axes by an associative function, starting from initial values.
+    """Reduce over axes by an associative function, starting from `init_values`.
 
-    `computation(a, b)` takes trees of arrays like `operands` and combines them elementwise.
-    Addition, multiplication, maximum and minimum are one op; other functions take log2(n) rounds.
+    `computation(a, b)` takes trees of arrays like `operands` and combines them elementwise; returns
+    such a tree. Addition, multiplication, maximum and minimum are one op; other functions take
+    log2(n) rounds.
     """
     xs, tree = pytree.flatten(operands)
     xs = [as_tensor(x) for x in xs]
@@ -150,13 +151,13 @@ def _folded(
 
 
 def argmax(operand: Tensor, axis: int, index_dtype: Any) -> Array:
-    """The index of the maximum along an axis, the first of several."""
+    """The index of the maximum along an axis, the first of several, as `index_dtype`."""
     x = as_tensor(operand)
     return apply("argmax", x, axis=one_axis("argmax", axis, x.ndim), dtype=as_dtype(index_dtype))
 
 
 def argmin(operand: Tensor, axis: int, index_dtype: Any) -> Array:
-    """The index of the minimum along an axis, the first of several."""
+    """The index of the minimum along an axis, the first of several, as `index_dtype`."""
     x = as_tensor(operand)
     return apply("argmin", x, axis=one_axis("argmin", axis, x.ndim), dtype=as_dtype(index_dtype))
 
@@ -196,7 +197,7 @@ def cumlogsumexp(operand: Tensor, axis: int = 0, reverse: bool = False) -> Array
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
     """Sort along an axis; several arrays by the first `num_keys` of them.
 
-    The sort is always stable.
+    Returns an array, or a tuple of as many. The sort is stable, also without `is_stable`.
     """
     many = tuple(operand) if isinstance(operand, tuple | list) else (operand,)
     xs = [as_tensor(x) for x in many]
@@ -208,12 +209,15 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 def sort_key_val(
     keys: Tensor, values: Tensor, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Array, Array]:
-    """Sort keys along an axis, and reorder values in the same way."""
+    """Sort `keys` along an axis, and reorder `values` in the same way.
+
+    Returns both. The sort is stable, also without `is_stable`.
+    """
     return sort((keys, values), dimension, is_stable, 1)
 
 
 def top_k(operand: Tensor, k: int, *, axis: int = -1) -> tuple[Array, Array]:
-    """The k largest elements along an axis in descending order, and their indices."""
+    """The `k` largest elements along an axis in descending order, and their indices."""
     x = as_tensor(operand)
     place = one_axis("top_k", axis, x.ndim)
     values, places = apply("top_k", rnp.moveaxis(x, place, -1), k=integer("top_k: k", k))
@@ -228,9 +232,10 @@ def approx_max_k(
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> tuple[Array, Array]:
-    """The k largest elements along an axis in descending order, and their indices.
+    """The `k` largest elements along an axis in descending order, and their indices.
 
-    The result is exact whatever `recall_target` is.
+    The axis is `reduction_dimension`. The result is exact whatever `recall_target`,
+    `reduction_input_size_override` and `aggregate_to_topk` are.
     """
     return top_k(operand, k, axis=reduction_dimension)
 
@@ -243,9 +248,10 @@ def approx_min_k(
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> tuple[Array, Array]:
-    """The k smallest elements along an axis in ascending order, and their indices.
+    """The `k` smallest elements along an axis in ascending order, and their indices.
 
-    The result is exact whatever `recall_target` is.
+    The axis is `reduction_dimension`. The result is exact whatever `recall_target`,
+    `reduction_input_size_override` and `aggregate_to_topk` are.
     """
     values, places = top_k(-as_tensor(operand), k, axis=reduction_dimension)
     return -values, places
@@ -269,10 +275,11 @@ def padtype_to_pads(
     window_strides: Sequence[int],
     padding: str,
 ) -> list[tuple[int, int]]:
-    """Convert a named padding to (before, after) for each axis.
+    """Convert a named `padding` to (before, after) for each axis, and return the list.
 
-    "VALID" pads nothing. "SAME" pads so that there are size / stride windows, rounded up; an odd
-    total has the larger half behind, with "SAME_LOWER" in front.
+    `in_shape` is the operand's, `window_shape` the window's. "VALID" pads nothing. "SAME" pads so
+    that there are size / stride windows, rounded up; an odd total has the larger half behind, with
+    "SAME_LOWER" in front.
 
     >>> padtype_to_pads((5, 6), (3, 3), (1, 2), "SAME")
     [(1, 1), (0, 1)]
@@ -332,6 +339,9 @@ def reduce_window_shape_tuple(
 ) -> tuple[int, ...]:
     """The shape of the result of `reduce_window`.
 
+    `operand_shape` is the operand's; `window_dimensions`, `base_dilation` and `window_dilation` are
+    as there.
+
     >>> reduce_window_shape_tuple((5, 6), (3, 3), (1, 2), [(0, 0), (1, 1)])
     (3, 3)
     """
@@ -367,12 +377,12 @@ def reduce_window(
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> Array:
-    """Reduce the elements of each window by add, mul, max or min.
+    """Reduce the elements of each window by add, mul, max or min: `computation`.
 
-    The initial value is combined with each result. Window parameters have one number for each axis
-    of the operand. `base_dilation` puts holes between the elements of the operand; padding and
-    holes are neutral elements, and "SAME" ignores the holes. Other computations raise
-    `ArgumentError`.
+    `init_value` is combined with each result. Window parameters have one number for each axis of
+    the operand: `window_dimensions` is the window's shape, `window_dilation` the distance of its
+    elements. `base_dilation` puts holes between the elements of the operand; padding and holes are
+    neutral elements, and "SAME" ignores the holes. Other computations raise `ArgumentError`.
     """
     x, start = as_tensor(operand), scalar("reduce_window", init_value)
     start = convert(start, strict_dtype("reduce_window", [x, start]))

@@ -40,7 +40,7 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Array:
 
 
 def broadcast(operand: Tensor, sizes: Sequence[int]) -> Array:
-    """Broadcast an array by new leading axes."""
+    """Broadcast an array by new leading axes of the given `sizes`."""
     x = as_tensor(operand)
     shape = (*as_shape(sizes), *x.shape)
     return broadcast_in_dim(x, shape, range(len(shape) - x.ndim, len(shape)))
@@ -53,19 +53,19 @@ def broadcast_in_dim(operand: Tensor, shape: Any, broadcast_dimensions: Sequence
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
-    """The shape to which shapes broadcast."""
+    """The shape to which `shapes` broadcast."""
     return checked.broadcast_shapes("broadcast_shapes", *map(as_shape, shapes))
 
 
 def broadcast_to_rank(x: Tensor, rank: int) -> Array:
-    """Add leading axes of size 1 up to the given rank."""
+    """Add leading axes of size 1 up to the given `rank`."""
     x = as_tensor(x)
     wanted = count_of("broadcast_to_rank: the rank", rank, most=MOST_AXES)
     return expand_dims(x, range(wanted - x.ndim))
 
 
 def reshape(operand: Tensor, new_sizes: Any, dimensions: Sequence[int] | None = None) -> Array:
-    """The elements in a new shape; `dimensions` permutes the axes first."""
+    """The elements in a new shape, `new_sizes`; `dimensions` permutes the axes first."""
     x = as_tensor(operand)
     x = x if dimensions is None else transpose(x, dimensions)
     return rnp.reshape(x, new_sizes)
@@ -115,7 +115,10 @@ def concatenate(operands: Sequence[Tensor], dimension: int) -> Array:
 
 
 def split(operand: Tensor, sizes: Sequence[int], axis: int = 0) -> list[Array]:
-    """Split along an axis into parts of the given sizes."""
+    """Return the parts of the given `sizes` along an axis.
+
+    Their sum is the size of the axis, else it is a `ShapeError`.
+    """
     x = as_tensor(operand)
     place, ends, end = one_axis("split", axis, x.ndim), [], 0
     for size in integers("split: sizes", sizes):
@@ -132,7 +135,10 @@ def split(operand: Tensor, sizes: Sequence[int], axis: int = 0) -> list[Array]:
 def pad(
     operand: Tensor, padding_value: Tensor, padding_config: Sequence[tuple[int, int, int]]
 ) -> Array:
-    """Pad with a scalar: (low, high, interior) counts for each axis."""
+    """Pad with a scalar, `padding_value`.
+
+    `padding_config` has (low, high, interior) counts for each axis.
+    """
     x, value = as_tensor(operand), as_operand(padding_value)
     value = convert(value, strict_dtype("pad", [x, value]))
     lines = sequence("pad: the config", padding_config)
@@ -147,7 +153,10 @@ def slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> Array:
-    """A slice `start:limit:stride` of every axis."""
+    """A slice `start:limit:stride` of every axis.
+
+    `start_indices`, `limit_indices` and `strides` have a number for each.
+    """
     x = as_tensor(operand)
     steps = (1,) * x.ndim if strides is None else integers("slice: strides", strides)
     start, stop = integers("slice: starts", start_indices), sequence("slice: limits", limit_indices)
@@ -161,7 +170,10 @@ def slice_in_dim(
     stride: int = 1,
     axis: int = 0,
 ) -> Array:
-    """A slice `start:limit:stride` along one axis; negative indices are allowed."""
+    """A slice `start_index:limit_index:stride` along one axis.
+
+    Negative indices are allowed.
+    """
     x = as_tensor(operand)
     place = one_axis("slice_in_dim", axis, x.ndim)
     return x[(slice_(None),) * place + (slice_(start_index, limit_index, stride),)]
@@ -176,7 +188,7 @@ def index_in_dim(operand: Tensor, index: int, axis: int = 0, keepdims: bool = Tr
 
 
 def broadcast_like(arr: Tensor, like_arr: Tensor) -> Array:
-    """Broadcast an array to the shape of another."""
+    """Broadcast the array `arr` to the shape of another, `like_arr`."""
     return rnp.broadcast_to(arr, as_tensor(like_arr).shape)
 
 
@@ -206,7 +218,7 @@ def stack(operands: Sequence[Tensor], axis: int = 0) -> Array:
 
 
 def unstack(x: Tensor, axis: int = 0) -> tuple[Array, ...]:
-    """Split an array into the slices along an axis."""
+    """Return a tuple of the slices along an axis."""
     x = as_tensor(x)
     place = one_axis("unstack", axis, x.ndim)
     return tuple(index_in_dim(x, i, place, keepdims=False) for i in range(x.shape[place]))

@@ -2,6 +2,31 @@
 
 Functions take arrays, traced tensors, NumPy arrays and Python numbers. They are composed from ops,
 so all of them differentiate, batch and compile. Read `elementwise.py` first.
+
+A function has NumPy's parameters, in NumPy's order, and these mean the same everywhere:
+
+- `x`, `y`, `x1`, `x2`, `a`, `b`, `c`, `m`, `v`, `arr`, `ary`, `array`: the operands. Several are
+  promoted to one dtype and broadcast to one shape, which is that of an elementwise result.
+- `axis`, `axes`: the axis to go along, counted from the end if negative; a tuple of several, or
+  None for all, where a docstring says nothing else. `axis1` and `axis2` are two.
+- `dtype`, `shape`: those of the result; by default the dtype follows from the operands, and is
+  float32 for functions that give no integers.
+- `keepdims`: reduced axes stay, of size 1.
+- `where`: bools, which elements count; `initial`: a number that the reduction begins with.
+- `n`: how many elements; `k`, `offset`: a diagonal, 0 the main one, those above are positive.
+- `arrays`, `arys`, `tup`: several arrays; `indices_or_sections`: how many equal parts, or the
+  indices at which parts begin.
+- `size`: how long a result is whose size depends on numbers, needed in traced code; `fill_value`:
+  what a shorter one is padded with.
+- `copy`: whether the result is a copy; `order`: taken for NumPy's sake, memory is row-major.
+- `device`: the device of the result. `out`: None; arrays are immutable, and another is an
+  `ImmutableError`. So is `inplace=True`, and `overwrite_input` has no effect.
+- `precision`: taken for JAX's sake, products keep all digits; `preferred_element_type`: the dtype
+  of their sums and result.
+
+Operands that do not broadcast are a `ShapeError`, an axis outside of the array is an `AxisError`,
+an operand or dtype of the wrong kind is a `DtypeError`, a value that is not known to an option is
+an `AttributeValueError`, an argument of another type an `ArgumentError`.
 """
 
 import sys

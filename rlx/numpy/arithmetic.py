@@ -177,7 +177,7 @@ conjugate = conj
 
 
 def angle(z: Tensor, deg: bool = False) -> Array:
-    """The argument of complex numbers, in radians or, with `deg`, in degrees."""
+    """The argument of complex numbers `z`, in radians or, with `deg`, in degrees."""
     z = as_tensor(z)
     parts = real(z), imag(z) if is_complex(z.dtype) else 0
     result = arctan2(parts[1], parts[0])
@@ -452,8 +452,8 @@ def nan_to_num(
 ) -> Array:
     """Replace NaN and infinities by finite numbers.
 
-    By default NaN becomes 0, the infinities the largest finite numbers of the dtype. The result is
-    always a new array.
+    They are `nan`, and for the infinities `posinf` and `neginf`, by default the largest finite
+    numbers of the dtype. The result is always a new array.
     """
     x = as_tensor(x)
     if is_complex(x.dtype):

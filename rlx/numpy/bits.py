@@ -118,7 +118,10 @@ def _places_of_bits(order: str) -> np.ndarray:
 
 
 def packbits(a: Tensor, axis: int | None = None, bitorder: str = "big") -> Array:
-    """Pack bools into the bits of uint8 along an axis; None flattens first."""
+    """Pack bools into the bits of uint8 along an axis; None flattens first.
+
+    `bitorder` is "big" if the first bool is the highest bit, else "little".
+    """
     shifts = _places_of_bits(bitorder)
     a = as_tensor(a)
     if a.dtype.kind not in "biu":
@@ -139,7 +142,7 @@ def unpackbits(
 ) -> Array:
     """Unpack uint8 into bits along an axis; None flattens first.
 
-    `count` cuts or pads the result.
+    `count` cuts or pads the result. `bitorder` is as for `packbits`.
     """
     shifts = _places_of_bits(bitorder)
     a = as_tensor(a)
@@ -206,7 +209,7 @@ def spacing(x: Tensor, /) -> Array:
 
 
 def frexp(x: Tensor, /) -> tuple[Array, Array]:
-    """Decompose x into a mantissa and an exponent of 2.
+    """Decompose `x` into a mantissa and an exponent of 2, and return both.
 
     The absolute value of the mantissa is in [0.5, 1).
     """
@@ -226,7 +229,10 @@ def frexp(x: Tensor, /) -> tuple[Array, Array]:
 def unwrap(
     p: Tensor, discont: float | None = None, axis: int = -1, period: float = 2 * math.pi
 ) -> Array:
-    """Unwrap angles along an axis by complements of `period`."""
+    """Unwrap angles `p` along an axis by complements of `period`.
+
+    A jump counts if it is above `discont`, by default half the period.
+    """
     period = scalar("unwrap: period", period)
     p = convert_exactly(p, result_dtype(as_operand(p), as_operand(period)))
     steps = diff(p, axis=axis)
@@ -244,7 +250,9 @@ def piecewise(
 ) -> Array:
     """Evaluate a piecewise function: for each element that of the last true condition.
 
-    The functions may be numbers. One more than there are conditions is the default.
+    `condlist` are bool arrays, and for each `funclist` has a function, called as
+    `f(x, *args, **kw)`, or a number. One more than there are conditions is the default; any other
+    count is an `ArgumentError`.
     """
     x = as_tensor(x)
     condlist = members("piecewise: condlist", condlist)

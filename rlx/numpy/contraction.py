@@ -244,7 +244,8 @@ def cross(
 ) -> Array:
     """The cross product of vectors of 3 elements along an axis.
 
-    A vector of 2 elements has a third one of 0; of two such only the third element results.
+    `axisa` and `axisb` are the axes of the vectors, `axisc` that of the result; `axis` is all
+    three. A vector of 2 elements has a third one of 0; of two such only the third element results.
     """
     axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis,) * 3
     a, b = _pair(a, b)

@@ -41,11 +41,9 @@ def array(
 ) -> Array:
     """Make an array from numbers, nested lists or another array; by default a copy.
 
-    `object` may be a list that holds arrays and traced tensors. `dtype` is by default that of
-    NumPy's arrays, float32 for Python floats, int32 for Python integers. `ndmin` is the least
-    number of axes, new ones come first; `device` is where the array is made. With `copy=False` an
-    array of rlx may be returned as it is. `order` has no effect: memory is row-major. Returns an
-    `Array`.
+    `object` may be a list of arrays and traced tensors. `dtype` is by default NumPy's, float32 for
+    Python floats, int32 for integers; `ndmin` is the least number of axes, new ones first. With
+    `copy=False` an array of rlx stays as it is. `order` has no effect; the result is on `device`.
 
     >>> array([1.0, 2.0])
     Array([1., 2.], dtype=float32)
@@ -75,11 +73,9 @@ def asarray(
     copy: bool | None = None,
     device: Memory | str | None = None,
 ) -> Array:
-    """Convert numbers, nested lists or arrays to an array, without a copy if possible.
+    """An array of `a`, as `array` makes it, but without a copy if possible.
 
-    `a` and `dtype` are as for `array`. `copy=True` copies always; `copy=False` is an
-    `AttributeValueError` where a copy is needed. `order` has no effect, `device` is where the
-    result is.
+    `dtype`, `order`, `device`: as there. An `AttributeValueError` if `copy=False` and it must copy.
     """
     if order is not None:
         choice("asarray: order", order, ORDERS)
@@ -180,7 +176,7 @@ def ones_like(
 def empty_like(
     prototype: Tensor, dtype: Any = None, shape: Any = None, *, device: Memory | str | None = None
 ) -> Array:
-    """The same as `zeros_like`."""
+    """The same as `zeros_like(prototype)`."""
     return zeros_like(prototype, dtype, shape, device=device)
 
 
@@ -277,7 +273,10 @@ def linspace(
     *,
     device: Memory | str | None = None,
 ) -> Any:
-    """`num` evenly spaced numbers from `start` to `stop`; `retstep` adds the step."""
+    """`num` evenly spaced numbers from `start` to `stop`; `retstep` adds the step.
+
+    `stop` is the last number, or without `endpoint` the one after it.
+    """
     wanted = result_dtype(as_operand(start), as_operand(stop), inexact=True)
     if dtype is not None and is_inexact(as_dtype(dtype)):
         wanted = as_dtype(dtype)
@@ -310,7 +309,10 @@ def logspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Array:
-    """`num` numbers evenly spaced on a log scale, from base**start to base**stop."""
+    """`num` numbers evenly spaced on a log scale.
+
+    The first is `base**start`, the last `base**stop`, which is left out without `endpoint`.
+    """
     result = linspace(start, stop, num, endpoint, axis=axis)
     made = apply("pow", full(result.shape, base, result.dtype), result)
     return made if dtype is None else astype(made, dtype)
@@ -324,7 +326,10 @@ def geomspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Array:
-    """`num` numbers in geometric progression from `start` to `stop`, both of one sign."""
+    """`num` numbers in geometric progression from `start` to `stop`, both of one sign.
+
+    `stop` is the last number, or without `endpoint` the one after it.
+    """
     start, stop = as_tensor(start), as_tensor(stop)
     sizes = exp(linspace(log(abs(start)), log(abs(stop)), num, endpoint, axis=axis))
     signs = sign(start)
@@ -343,7 +348,7 @@ def eye(
     *,
     device: Memory | str | None = None,
 ) -> Array:
-    """A matrix with ones on diagonal `k` and zeros elsewhere."""
+    """A matrix, `N` by `M` or `N`, with ones on diagonal `k` and zeros elsewhere."""
     shape = as_shape((N, N if M is None else M))
     made = astype(_band(None, shape, k, "eq"), FLOAT if dtype is None else dtype)
     return placed(made, device)
@@ -363,7 +368,7 @@ def _band(like: Any, shape: Sequence[Any], k: int, compare: str) -> Array:
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
-    """A matrix with ones at and below diagonal `k`."""
+    """A matrix, `N` by `M` or `N`, with ones at and below diagonal `k`."""
     shape = as_shape((N, N if M is None else M))
     return astype(_band(None, shape, k, "le"), FLOAT if dtype is None else dtype)
 
@@ -432,7 +437,10 @@ MOST_POWERS = 1 << 16  # columns of `vander`, each an array of its own
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Array:
-    """The Vandermonde matrix of a vector: its powers as columns."""
+    """The Vandermonde matrix of a vector: its powers as columns.
+
+    There are `N`, by default as many as elements; the highest is first unless `increasing`.
+    """
     x = as_tensor(x)
     if x.ndim != 1:
         raise ShapeError(
@@ -447,7 +455,11 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Array:
 def meshgrid(
     *xi: Tensor, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> list[Array]:
-    """Coordinate arrays of the grid spanned by vectors, one for each; all are copies."""
+    """Coordinate arrays of the grid spanned by vectors `xi`, one for each.
+
+    The `indexing` "xy" exchanges the first two axes, "ij" does not. With `sparse` the arrays have
+    size 1 along the others' axes. All are copies. Returns a list.
+    """
     choice("meshgrid: indexing", indexing, ("xy", "ij"))
     sparse = flag("meshgrid: sparse", sparse)
     vectors = [as_tensor(x).reshape(-1) for x in xi]
@@ -466,7 +478,10 @@ def meshgrid(
 
 
 def indices(dimensions: Sequence[Any], dtype: Any = None, sparse: bool = False) -> Any:
-    """Index arrays of a grid, one for each axis."""
+    """Index arrays of a grid of the shape `dimensions`, one for each axis.
+
+    They are stacked; with `sparse` they are a tuple of arrays that broadcast.
+    """
     dtype = np.dtype("int32") if dtype is None else as_dtype(dtype)
     shape = as_shape(dimensions)
     if flag("indices: sparse", sparse):
@@ -477,6 +492,9 @@ def indices(dimensions: Sequence[Any], dtype: Any = None, sparse: bool = False) 
 
 
 def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Array:
-    """An array computed by calling a function with the index arrays of a shape."""
+    """An array computed by calling a function with the index arrays of a shape.
+
+    The call is `function(*indices, **kwargs)`, where `dtype` is that of the indices.
+    """
     callable_of("fromfunction: function", function)
     return function(*indices(as_shape(shape), FLOAT if dtype is float else dtype), **kwargs)

@@ -34,6 +34,7 @@ from .sorting import searchsorted, sort
 
 INT32 = DTYPES["int32"]
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
+LIKE_QUANTILE = "\n\n`q`, `method` and `weights` are as for `quantile`."
 
 
 def _quantiles(name: str, doc: str, *, whole: int = 1, ignores_nan: bool = False):
@@ -74,23 +75,23 @@ def _share(q: Tensor, whole: int) -> Any:
 
 quantile = _quantiles(
     "quantile",
-    """The q-th quantiles over axes, q in [0, 1]; NaN if an element is NaN.
+    """The `q`-th quantiles over axes, `q` in [0, 1]; NaN if an element is NaN.
 
-    With several q the result has a first axis for them. `method` is "linear", "lower", "higher",
+    With several `q` the result has a first axis for them. `method` is "linear", "lower", "higher",
     "midpoint", "nearest", or "inverted_cdf", which alone takes `weights`.
     """,
 )
 nanquantile = _quantiles(
     "nanquantile",
-    "The q-th quantiles over axes, ignoring NaNs; see `quantile`.",
+    f"The quantiles over axes, ignoring NaNs.{LIKE_QUANTILE}",
     ignores_nan=True,
 )
 percentile = _quantiles(
-    "percentile", "The q-th percentiles over axes, q in [0, 100]; see `quantile`.", whole=100
+    "percentile", f"The percentiles over axes, from 0 to 100.{LIKE_QUANTILE}", whole=100
 )
 nanpercentile = _quantiles(
     "nanpercentile",
-    "The q-th percentiles over axes, ignoring NaNs; see `quantile`.",
+    f"The percentiles over axes, ignoring NaNs.{LIKE_QUANTILE}",
     whole=100,
     ignores_nan=True,
 )
@@ -219,8 +220,8 @@ def bincount(
 ) -> Array:
     """Count occurrences of nonnegative integers; `weights` are summed instead.
 
-    Traced code needs `length`; integers from there on are not counted. Negative integers raise
-    `BoundsError` where they are known.
+    Returns at least `minlength` counts. Traced code needs `length`; integers from there on are not
+    counted. Negative integers raise `BoundsError` where they are known.
     """
     x, minlength = ravel(x), count_of("bincount: minlength", minlength)
     if not (is_bool(x.dtype) or is_integer(x.dtype)):
@@ -249,7 +250,7 @@ def histogram_bin_edges(
     range: Any = None,
     weights: Tensor | None = None,
 ) -> Array:
-    """The bin edges of `histogram`; `weights` have no effect."""
+    """The edges of `bins` in `range`, see `histogram`; `weights` have no effect."""
     if not isinstance(bins, int | np.integer):
         return vector("histogram: bins", bins, least=1)
     a, bins = ravel(a), count_of("histogram: bins", bins, 1)
@@ -275,7 +276,8 @@ def histogram(
 ) -> tuple[Array, Array]:
     """The counts of elements per bin, and the bin edges; the last bin is closed.
 
-    `bins` is the number of equal bins, or the edges; `density` normalizes the integral to 1.
+    `bins` is the number of equal bins, or the edges; `range` is their first and last edge,
+    `weights` are summed instead of counted. `density` normalizes the integral to 1.
     """
     a = ravel(a)
     edges = histogram_bin_edges(a, bins, range)
@@ -299,7 +301,10 @@ def histogram2d(
     weights: Tensor | None = None,
     density: bool | None = None,
 ) -> tuple[Array, Array, Array]:
-    """The 2-d histogram of points (x, y), and the bin edges along x and y."""
+    """The 2-d histogram of points (x, y), and the bin edges along x and y.
+
+    `bins`, `range`, `weights` and `density` are as for `histogramdd`.
+    """
     given = bins
     if not isinstance(bins, int) and len(members("histogram2d: bins", bins)) != 2:
         given = [bins, bins]
@@ -317,7 +322,8 @@ def histogramdd(
 ) -> tuple[Array, list[Array]]:
     """The histogram of points, the rows of `sample`, and the edges along each axis.
 
-    `bins` and `range` are for all axes, or a list with one for each.
+    `bins` and `range` are for all axes, or a list with one for each. `weights` and `density` are as
+    for `histogram`.
     """
     points = matrix("histogramdd: sample", sample)
     rank = integer("histogramdd: the number of axes", points.shape[1])

@@ -1,7 +1,8 @@
 """Discrete Fourier transforms: `rnp.fft.rfft(x)`.
 
 Any length, along any axes; `n` and `s` pad with zeros or cut. The inverse transforms are divided
-by the count of terms; the norm "ortho" divides both ways by its root, "forward" the others.
+by the count of terms; the `norm` "ortho" divides both ways by its root, "forward" the others. `s`
+is a length for each of `axes`; other counts of them are an `ArgumentError`.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def rfftfreq(
 
 
 def fftshift(x: Tensor, axes: int | Axes = None) -> Array:
-    """Shift the zero frequency to the center of axes; None takes all axes."""
+    """Shift the zero frequency to the center of `axes`; None takes all axes."""
     x = as_tensor(x)
     places = some_axes("fftshift", axes, x.ndim)
     return roll(x, [x.shape[i] // 2 for i in places], places)

@@ -20,7 +20,10 @@ NAME = "a NumPy file of numbers (.npy or .npz)"
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
-    """A 1-d array from a copy of a buffer's bytes."""
+    """A 1-d array from a copy of the bytes of `buffer`.
+
+    It has `count` elements, -1 for all, from byte `offset` on.
+    """
     try:
         bytes_ = memoryview(buffer)
     except TypeError:
@@ -30,7 +33,7 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
 
 
 def fromiter(iterable: Iterable[Any], dtype: Any, count: int = -1) -> Array:
-    """A 1-d array from an iterable."""
+    """A 1-d array from the first `count` items of `iterable`, -1 for all."""
     count, numbers = count_of("fromiter: count", count, -1), members("fromiter: iterable", iterable)
     if isinstance(iterable, np.ndarray):
         check_supported(iterable.dtype, iterable)
@@ -38,7 +41,10 @@ def fromiter(iterable: Iterable[Any], dtype: Any, count: int = -1) -> Array:
 
 
 def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Array:
-    """A 1-d array from numbers in a text, separated by `sep`."""
+    """A 1-d array from numbers in a text, `string`, separated by `sep`.
+
+    It has `count` elements, -1 for all.
+    """
     _check_text("fromstring: string", string)
     _check_text("fromstring: sep", sep)
     count = count_of("fromstring: count", count, -1)
@@ -46,7 +52,10 @@ def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) ->
 
 
 def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Any:
-    """A 1-d array from a binary file, or a text file of numbers separated by `sep`."""
+    """A 1-d array from a binary file, or a text file of numbers separated by `sep`.
+
+    `file` is a path or an open file. It has `count` elements, -1 for all, from byte `offset` on.
+    """
     _check_file("fromfile: file", file)
     _check_text("fromfile: sep", sep)
     count, offset = count_of("fromfile: count", count, -1), count_of("fromfile: offset", offset)
@@ -77,14 +86,17 @@ def _check_file(what: str, given: Any) -> None:
 
 
 def save(file: Any, arr: Any) -> None:
-    """Write an array to a `.npy` file."""
+    """Write an array to a `.npy` file; `file` is a path or an open file."""
     _check_file("save: file", file)
     with reaching(file, "write"):
         np.save(file, as_tensor(arr).host(), allow_pickle=False)
 
 
 def savez(file: Any, *args: Any, **named: Any) -> None:
-    """Write arrays to a `.npz` file, under their names or as arr_0, arr_1 ..."""
+    """Write arrays to a `.npz` file, under their names or as arr_0, arr_1 ...
+
+    `file` is a path or an open file; `args` have no names, `named` have.
+    """
     table = {f"arr_{i}": x for i, x in enumerate(args)} | named
     arrays = {name: as_tensor(x).host() for name, x in table.items()}
     _check_file("savez: file", file)
@@ -95,7 +107,8 @@ def savez(file: Any, *args: Any, **named: Any) -> None:
 def load(file: Any) -> Any:
     """Load an array from a `.npy` file, or a dict of arrays from a `.npz` file.
 
-    Pickled objects are refused, so that a file cannot run code: they raise `FileFormatError`.
+    Returns that. `file` is a path or an open file. Pickled objects are refused, so that a file
+    cannot run code: they raise `FileFormatError`.
     """
     _check_file("load: file", file)
     from zipfile import BadZipFile  # 3 ms to import, and wanted here alone

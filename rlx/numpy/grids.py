@@ -148,7 +148,7 @@ def mask_indices(
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
-    """The indices of the main diagonal, one array for each axis."""
+    """The indices of the main diagonal, one array for each of `ndim` axes."""
     line = apply("iota", shape=as_shape(n), axis=0, dtype="int32")
     return (line,) * count_of("diag_indices: ndim", ndim, most=MOST_AXES)
 
@@ -189,7 +189,10 @@ def triu_indices_from(arr: Tensor, k: int = 0) -> tuple[Array, Array]:
 
 
 def ix_(*args: Tensor) -> tuple[Array, ...]:
-    """An open mesh of index vectors: `x[ix_([0, 2], [1, 3])]`; bool masks are allowed."""
+    """An open mesh of index vectors `args`: `x[ix_([0, 2], [1, 3])]`.
+
+    Returns a tuple of arrays that broadcast; bool masks are allowed.
+    """
     rank = len(args)
     vectors = [as_tensor(s) for s in args]
     for vector in vectors:
@@ -206,8 +209,8 @@ def ix_(*args: Tensor) -> tuple[Array, ...]:
 def gradient(f: Tensor, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Any:
     """The gradient by central differences inside, one-sided differences at the edges.
 
-    The result is an array, or a list with one for each of several axes. `varargs` is one spacing
-    for all axes, or for each axis a spacing or its coordinates.
+    The result is an array, or a list with one for each of several axes of `f`. `varargs` is one
+    spacing for all axes, or for each axis a spacing or its coordinates. `edge_order` must be 1.
     """
     if choice("gradient: edge_order", edge_order, (None, 1, 2)) == 2:
         raise ArgumentError(

@@ -40,7 +40,7 @@ def take(
     indices_are_sorted: bool = False,
     fill_value: Tensor | None = None,
 ) -> Array:
-    """Take elements, or slices along an axis, at indices; None flattens first.
+    """Take elements, or slices along an axis, at `indices`; None flattens first.
 
     `mode` "fill", the default, gives `fill_value` at indices out of bounds (NaN, or the minimum of
     an integer dtype), "clip" clips them and "wrap" takes them modulo the size. `unique_indices` and
@@ -92,7 +92,8 @@ def take_along_axis(
 ) -> Array:
     """Take elements along an axis by index arrays that match in the other axes.
 
-    Negative indices count from the end unless `wrap_negative_indices` is False.
+    `indices` has as many axes as the array; `mode` and `fill_value` are as for `take`. Negative
+    indices count from the end unless `wrap_negative_indices` is False.
     """
     arr, indices = as_tensor(arr), integers("take_along_axis", indices)
     if wrap_negative_indices is False:  # out of bounds they are: an index past the end
@@ -135,7 +136,11 @@ def put_along_axis(
     *,
     mode: str | None = None,
 ) -> Array:
-    """A copy with values put along an axis, see `take_along_axis`."""
+    """A copy with `values` put along an axis; `indices` are as for `take_along_axis`.
+
+    `mode` says what becomes of indices out of bounds: they are dropped, or taken by "clip" or
+    "wrap".
+    """
     check_copied("put_along_axis", inplace)
     if axis is None:
         arr = as_tensor(arr)
@@ -162,7 +167,7 @@ def check_copied(name: str, inplace: bool) -> None:
 def put(
     a: Tensor, ind: Tensor, v: Tensor, mode: str | None = None, *, inplace: bool = False
 ) -> Array:
-    """A copy with values put at flat indices.
+    """A copy with values put at flat indices `ind`.
 
     Indices out of bounds are dropped, unless `mode` is "clip" or "wrap".
     """
@@ -181,7 +186,7 @@ def put(
 
 
 def choose(a: Tensor, choices: Sequence[Tensor], out: None = None, mode: str = "raise") -> Array:
-    """Elements chosen from a list of arrays by an array of indices.
+    """Elements chosen from a list of arrays, `choices`, by an array of indices.
 
     Indices out of bounds raise `BoundsError` where they are known, unless `mode` is "clip" or
     "wrap".
@@ -306,7 +311,10 @@ def compress(
 
 
 def fill_diagonal(a: Tensor, val: Tensor, wrap: bool = False, *, inplace: bool = False) -> Array:
-    """A copy with `val`, a scalar or a vector, on the main diagonal."""
+    """A copy with `val`, a scalar or a vector, on the main diagonal.
+
+    With `wrap` the diagonal of a tall matrix begins again after its end.
+    """
     check_copied("fill_diagonal", inplace)
     a = with_axes("fill_diagonal: a", a, 2)
     line = np.arange(min(a.shape), dtype="int32")
@@ -332,7 +340,10 @@ def putmask(x: Tensor, mask: Tensor, values: Tensor) -> Array:
 
 
 def insert(arr: Tensor, obj: Tensor | slice, values: Tensor, axis: int | None = None) -> Array:
-    """A copy with values inserted before indices along an axis; None flattens first."""
+    """A copy with `values` inserted before indices `obj` along an axis.
+
+    None flattens first.
+    """
     arr, axis = along("insert", arr, axis)
     values = convert_exactly(values, arr.dtype)
     if not isinstance(obj, int | np.integer):
@@ -405,7 +416,7 @@ def delete(
     *,
     assume_unique_indices: bool = False,
 ) -> Array:
-    """A copy without the slices at indices along an axis; None flattens first.
+    """A copy without the slices at indices `obj` along an axis; None flattens first.
 
     The indices must be known, unless `assume_unique_indices` promises that they are distinct.
     """

@@ -125,7 +125,11 @@ def array_repr(
     precision: int | None = None,
     suppress_small: bool | None = None,
 ) -> str:
-    """The `repr` of an array, with a line width and precision."""
+    """The `repr` of an array, with a line width and precision.
+
+    `max_line_width` is in characters, `precision` in digits; `suppress_small` prints tiny numbers
+    as 0.
+    """
     if max_line_width is precision is suppress_small is None:
         return repr(arr)
     layout = _layout("array_repr", max_line_width, precision, suppress_small)
@@ -139,7 +143,10 @@ def array_str(
     precision: int | None = None,
     suppress_small: bool | None = None,
 ) -> str:
-    """The `str` of an array, with a line width and precision."""
+    """The `str` of an array; the options are as for `array_repr`.
+
+    They are `max_line_width`, `precision` and `suppress_small`.
+    """
     layout = _layout("array_str", max_line_width, precision, suppress_small)
     return np.array_str(to_numpy(a), *layout)
 
@@ -158,7 +165,7 @@ def isscalar(element: Any) -> bool:
 def issubdtype(arg1: Any, arg2: Any) -> bool:
     """Whether a dtype is equal to or below another one in NumPy's type hierarchy.
 
-    bfloat16 and float8 are floating.
+    `arg1` is the dtype, `arg2` the other. bfloat16 and float8 are floating.
     """
     if not (isinstance(arg2, type) and issubclass(arg2, np.generic)):
         arg2 = as_dtype(arg2)
@@ -173,7 +180,10 @@ def promote_types(a: Any, b: Any) -> np.dtype:
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
-    """Whether a dtype, or that of an array, can be cast to another by NumPy's rules."""
+    """Whether a dtype, or that of an array, can be cast to another by NumPy's rules.
+
+    `from_` and `to` are the two; `casting` is "no", "equiv", "safe", "same_kind" or "unsafe".
+    """
     choice("can_cast: casting", casting, ("no", "equiv", "safe", "same_kind", "unsafe"))
     return bool(np.can_cast(_dtype_of(from_), as_dtype(to), casting))
 
@@ -190,7 +200,7 @@ _KINDS = {
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is of an array API kind such as "integral", or one of several."""
+    """Whether a dtype is of an array API `kind` such as "integral", or one of several."""
     if isinstance(kind, tuple):
         return any(isdtype(dtype, each) for each in kind)
     if not isinstance(kind, str):

@@ -137,7 +137,10 @@ def _check_pairs(name: str, conditions: Sequence[Any], choices: Sequence[Any]) -
 
 
 def select(condlist: Sequence[Tensor], choicelist: Sequence[Tensor], default: Tensor = 0) -> Array:
-    """Elements from the choice whose condition is the first to hold, else `default`."""
+    """Elements from the choice whose condition is the first to hold, else `default`.
+
+    `condlist` are bool arrays, `choicelist` an array for each.
+    """
     _check_pairs("select", condlist, choicelist)
     dtype = result_dtype(*map(as_operand, choicelist), as_operand(default))
     result = convert_exactly(default, dtype)
@@ -153,7 +156,10 @@ def select(condlist: Sequence[Tensor], choicelist: Sequence[Tensor], default: Te
 def isclose(
     a: Tensor, b: Tensor, rtol: Tensor = 1e-5, atol: Tensor = 1e-8, equal_nan: bool = False
 ) -> Array:
-    """Elementwise |a - b| <= atol + rtol * |b|; equal infinities are close."""
+    """Elementwise `|a - b| <= atol + rtol * |b|`; equal infinities are close.
+
+    With `equal_nan` two NaNs are.
+    """
     dtype = result_dtype(as_operand(a), as_operand(b), inexact=True)
     a, b = fit_operands("isclose", dtype, a, b)
     size = pointwise("abs", b)
@@ -167,13 +173,19 @@ def isclose(
 def allclose(
     a: Tensor, b: Tensor, rtol: Tensor = 1e-5, atol: Tensor = 1e-8, equal_nan: bool = False
 ) -> Array:
-    """Whether all elements are close, see `isclose`."""
+    """Whether all elements are close, see `isclose`.
+
+    `rtol`, `atol` and `equal_nan` are as there; returns a bool array without axes.
+    """
     result = isclose(a, b, rtol, atol, equal_nan)
     return apply("reduce_and", result, axes=tuple(range(result.ndim)))
 
 
 def array_equal(a1: Tensor, a2: Tensor, equal_nan: bool = False) -> Array:
-    """Whether two arrays have the same shape and elements."""
+    """Whether `a1` and `a2` have the same shape and elements.
+
+    With `equal_nan` a NaN equals a NaN. Returns a bool array without axes.
+    """
     a1, a2 = as_tensor(a1), as_tensor(a2)
     if a1.shape != a2.shape:
         return as_tensor(np.False_)
@@ -184,7 +196,7 @@ def array_equal(a1: Tensor, a2: Tensor, equal_nan: bool = False) -> Array:
 
 
 def array_equiv(a1: Tensor, a2: Tensor) -> Array:
-    """Whether two arrays are equal after broadcasting."""
+    """Whether `a1` and `a2` are equal after broadcasting."""
     try:
         result = equal(a1, a2)
     except ShapeError:

@@ -108,7 +108,7 @@ def swapaxes(a: Tensor, axis1: int, axis2: int) -> Array:
 
 
 def moveaxis(a: Tensor, source: Axis, destination: Axis) -> Array:
-    """Move axes to new positions; the other axes keep their order."""
+    """Move axes from `source` to `destination`; the other axes keep their order."""
     a = as_tensor(a)
     start = some_axes("moveaxis", source, a.ndim)
     stop = some_axes("moveaxis", destination, a.ndim)
@@ -159,7 +159,7 @@ def squeeze(a: Tensor, axis: Axis = None) -> Array:
 
 
 def atleast_1d(*arys: Tensor) -> Any:
-    """Arrays with at least one axis."""
+    """The arrays `arys` with at least one axis."""
     return _each(lambda x: x if x.ndim >= 1 else reshape(x, (1,)), arys)
 
 
@@ -188,7 +188,7 @@ def _each(fn: Any, arrays: Sequence[Tensor]) -> Any:
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
-    """The shape to which shapes broadcast."""
+    """The shape to which `shapes` broadcast."""
     return _broadcast_shapes("broadcast_shapes", *map(as_shape, shapes))
 
 
@@ -204,7 +204,7 @@ def broadcast_to(array: Tensor, shape: Any) -> Array:
 
 
 def broadcast_arrays(*args: Tensor) -> list[Array]:
-    """Broadcast arrays against each other."""
+    """Broadcast the arrays `args` against each other, and return them in a list."""
     return broadcast_operands("broadcast_arrays", *map(as_tensor, args))
 
 
@@ -292,12 +292,12 @@ def column_stack(tup: Sequence[Tensor]) -> Array:
 
 
 def append(arr: Tensor, values: Tensor, axis: int | None = None) -> Array:
-    """Append values along an axis; None flattens both first."""
+    """Append `values` along `axis`; None flattens both first."""
     return concatenate([arr, values], axis)
 
 
 def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
-    """Split along an axis into equal parts, or at indices.
+    """Return equal parts along an axis, or those between indices.
 
     A number of parts that does not divide the size raises `ShapeError`.
     """
@@ -316,7 +316,7 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) 
 def array_split(
     ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0
 ) -> list[Array]:
-    """Split along an axis, into parts that may differ in size by one, or at indices."""
+    """Return parts along `axis` that may differ in size by one, or end at indices."""
     ary = as_tensor(ary)
     place = one_axis("array_split", axis, ary.ndim)
     size = ary.shape[place]
@@ -342,22 +342,22 @@ def array_split(
 
 
 def vsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Array]:
-    """Split along the first axis."""
+    """Return parts along the first axis."""
     return split(ary, indices_or_sections, 0)
 
 
 def hsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Array]:
-    """Split along the second axis (the first of 1-d arrays)."""
+    """Return parts along the second axis (the first of 1-d arrays)."""
     return split(ary, indices_or_sections, 0 if as_tensor(ary).ndim == 1 else 1)
 
 
 def dsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Array]:
-    """Split along the third axis."""
+    """Return parts along the third axis."""
     return split(ary, indices_or_sections, 2)
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Array, ...]:
-    """Split an array into the slices along an axis."""
+    """Split an array into a tuple of the slices along an axis, which it returns."""
     x = moveaxis(x, axis, 0)
     return tuple(x[i] for i in range(x.shape[0]))
 
@@ -366,7 +366,7 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Array, ...]:
 
 
 def tile(A: Tensor, reps: int | Sequence[int]) -> Array:
-    """Repeat the whole array `reps` times along each axis."""
+    """Repeat the whole array `A`, `reps` times along each axis."""
     A, counts = as_tensor(A).copy(), as_shape(reps)
     rank = max(A.ndim, len(counts))
     counts = (1,) * (rank - len(counts)) + counts
@@ -468,7 +468,7 @@ def rot90(m: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
 
 
 def roll(a: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Array:
-    """Shift elements along axes cyclically; None shifts the flattened array."""
+    """Shift elements cyclically by `shift` along axes; None flattens first."""
     a = as_tensor(a).copy()
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), a.shape)

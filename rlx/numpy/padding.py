@@ -35,10 +35,12 @@ _BY_STATISTIC: dict[str, Callable[..., Any]] = {
 
 
 def pad(array: Tensor, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Array:
-    """Pad an array.
+    """Pad an array at both ends of each axis.
 
-    Modes: "constant" (`constant_values`), "edge", "reflect", "symmetric", "wrap", "linear_ramp"
-    (`end_values`), "maximum", "minimum", "mean", "median" (`stat_length`), "empty".
+    `pad_width` is a number, a pair, or a pair for each axis. Each `mode` has its own keywords,
+    `kwargs`: "constant" (`constant_values`), "edge", "reflect", "symmetric" (both `reflect_type`),
+    "wrap", "linear_ramp" (`end_values`), "maximum", "minimum", "mean", "median" (`stat_length`),
+    "empty". A negative width is an `ArgumentError`.
     """
     array = as_tensor(array)
     given = _pairs("pad_width", pad_width, array.ndim)
@@ -189,7 +191,7 @@ def _statistic_border(fn: Callable[..., Any], length: Any, rank: int) -> Callabl
 
 
 def resize(a: Tensor, new_shape: Any) -> Array:
-    """The elements repeated to fill a new shape."""
+    """The elements repeated to fill the shape `new_shape`."""
     a, shape = ravel(a), as_shape(new_shape)
     count = integer("resize: the number of elements", math.prod(shape))
     size = integer("resize: the size", a.shape[0])
@@ -200,7 +202,7 @@ def resize(a: Tensor, new_shape: Any) -> Array:
 
 
 def block(arrays: Any) -> Array:
-    """Assemble an array from nested lists of blocks.
+    """Assemble an array from nested lists of blocks, `arrays`.
 
     The innermost lists are joined along the last axis, the next ones along the axis before it.
     """

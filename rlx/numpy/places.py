@@ -73,7 +73,10 @@ def check_inside(name: str, indices: Tensor, size: Any, mode: str) -> None:
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Array, ...]:
-    """Convert flat indices to one index array for each axis of a shape."""
+    """Convert flat `indices` to one index array for each axis of a shape.
+
+    Returns a tuple.
+    """
     left, sizes = integers("unravel_index", indices), as_shape(shape)
     for n in sizes:
         left = convert(left, index_dtype(left.dtype, n))
@@ -96,7 +99,11 @@ def ravel_multi_index(
     *,
     dtype: Any = None,
 ) -> Array:
-    """Convert one index array for each axis to flat indices."""
+    """Convert one index array for each axis to flat indices.
+
+    `multi_index` are the arrays, `dims` the sizes of the axes. Indices out of bounds raise
+    `BoundsError` where they are known, unless `mode` is "clip" or "wrap".
+    """
     result: Any = Array(np.zeros((), INT32))
     indices = members("ravel_multi_index: multi_index", multi_index)
     sizes = as_shape(dims)

@@ -54,17 +54,20 @@ def _same_length(name: str, p: Tensor, q: Tensor) -> tuple[Array, Array]:
 
 
 def polyadd(a1: Tensor, a2: Tensor) -> Array:
-    """The sum of two polynomials."""
+    """The sum of two polynomials, `a1` and `a2`."""
     return add(*_same_length("polyadd", a1, a2))
 
 
 def polysub(a1: Tensor, a2: Tensor) -> Array:
-    """The difference of two polynomials."""
+    """The difference of two polynomials, `a1` and `a2`."""
     return subtract(*_same_length("polysub", a1, a2))
 
 
 def polymul(a1: Tensor, a2: Tensor, *, trim_leading_zeros: bool = False) -> Array:
-    """The product of two polynomials."""
+    """The product of two polynomials, `a1` and `a2`.
+
+    `trim_leading_zeros` drops those of both first, which needs known numbers.
+    """
     a1, a2 = vector("polymul: a1", a1), vector("polymul: a2", a2)
     if flag("polymul: trim_leading_zeros", trim_leading_zeros):
         a1, a2 = (trim_zeros(a, "f") for a in (a1, a2))
@@ -72,7 +75,10 @@ def polymul(a1: Tensor, a2: Tensor, *, trim_leading_zeros: bool = False) -> Arra
 
 
 def polydiv(u: Tensor, v: Tensor, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
-    """The quotient and remainder of polynomial division."""
+    """The quotient and remainder of the polynomials `u` and `v`.
+
+    `trim_leading_zeros` drops those of the remainder, which needs known numbers.
+    """
     u, v = vector("polydiv: u", u, least=1), vector("polydiv: v", v, least=1)
     dtype = result_dtype(u, v, inexact=True)
     rest, divisor = (convert_exactly(x, dtype) for x in (u, v))
@@ -90,7 +96,7 @@ def polydiv(u: Tensor, v: Tensor, *, trim_leading_zeros: bool = False) -> tuple[
 
 
 def poly(seq_of_zeros: Tensor) -> Array:
-    """The coefficients of the monic polynomial with the given roots.
+    """The coefficients of the monic polynomial with the given roots, `seq_of_zeros`.
 
     For a square matrix it is the characteristic polynomial.
     """
@@ -114,9 +120,10 @@ def polyfit(
 ) -> Any:
     """The coefficients of the least-squares polynomial of degree `deg`.
 
-    `w` are weights of the residuals. With `full` the sum of squared residuals, the rank, the
-    singular values and rcond come along; with `cov` the covariance matrix of the coefficients,
-    which "unscaled" does not scale by the residuals.
+    `w` are weights of the residuals; singular values up to `rcond` times the largest count as zero.
+    With `full` the sum of squared residuals, the rank, the singular values and rcond come along;
+    with `cov` the covariance matrix of the coefficients, which "unscaled" does not scale by the
+    residuals.
     """
     dtype = result_dtype(as_tensor(x), as_tensor(y), inexact=True)
     x, y = convert_exactly(x, dtype), convert_exactly(y, dtype)
@@ -140,7 +147,7 @@ def polyfit(
 
 
 def roots(p: Tensor, *, strip_zeros: bool = True) -> Array:
-    """The roots of a polynomial: the eigenvalues of its companion matrix.
+    """The roots of a polynomial `p`: the eigenvalues of its companion matrix.
 
     Zero coefficients at both ends are stripped, which needs known numbers; use `strip_zeros=False`
     in traced code.
@@ -164,7 +171,7 @@ def roots(p: Tensor, *, strip_zeros: bool = True) -> Array:
 
 
 def polyder(p: Tensor, m: int = 1) -> Array:
-    """The m-th derivative of a polynomial."""
+    """The `m`-th derivative of a polynomial `p`."""
     p = vector("polyder: p", p)
     for _ in range(min(count_of("polyder: m", m), p.shape[0])):
         powers = np.arange(p.shape[0] - 1, 0, -1).astype(p.dtype)
@@ -173,7 +180,10 @@ def polyder(p: Tensor, m: int = 1) -> Array:
 
 
 def polyint(p: Tensor, m: int = 1, k: Any = None) -> Array:
-    """The m-th antiderivative of a polynomial; `k` are the integration constants."""
+    """The `m`-th antiderivative of a polynomial `p`.
+
+    `k` are the integration constants.
+    """
     p, m = vector("polyint: p", p), count_of("polyint: m", m, most=10_000)
     dtype = result_dtype(p, inexact=True)
     constants = broadcast_to(convert_exactly(0 if k is None else k, dtype), (m,))
@@ -191,7 +201,7 @@ def interp(
     right: Tensor | str | None = None,
     period: Tensor | None = None,
 ) -> Array:
-    """Linear interpolation at x of the points (xp, fp) with ascending xp.
+    """Linear interpolation at `x` of the points (`xp`, `fp`) with ascending `xp`.
 
     Outside of the range the result is `left` and `right`: None takes the end point, "extrapolate"
     continues the line. `period` makes xp and x periodic.
@@ -245,27 +255,30 @@ def _window(name: str, size: int, *weights: float) -> Array:
 
 
 def hanning(M: int) -> Array:
-    """The Hann window: a raised cosine, zero at both ends."""
+    """The Hann window of `M` points: a raised cosine, zero at both ends."""
     return _window("hanning", M, 0.5, -0.5)
 
 
 def hamming(M: int) -> Array:
-    """The Hamming window: a raised cosine with steps at both ends."""
+    """The Hamming window of `M` points: a raised cosine with steps at both ends."""
     return _window("hamming", M, 0.54, -0.46)
 
 
 def blackman(M: int) -> Array:
-    """The Blackman window, a sum of three cosines."""
+    """The Blackman window of `M` points, a sum of three cosines."""
     return _window("blackman", M, 0.42, -0.5, 0.08)
 
 
 def bartlett(M: int) -> Array:
-    """The Bartlett window: a triangle, zero at both ends."""
+    """The Bartlett window of `M` points: a triangle, zero at both ends."""
     return new_array(np.bartlett(count_of("bartlett: M", M, -(2**31))).astype("float32"))
 
 
 def kaiser(M: int, beta: float) -> Array:
-    """The Kaiser window; a larger `beta` gives a wider main lobe and lower side lobes."""
+    """The Kaiser window of `M` points.
+
+    A larger `beta` gives a wider main lobe and lower side lobes.
+    """
     M = count_of("kaiser: M", M, -(2**31))
     beta = known_real("kaiser: beta", beta)
     with np.errstate(all="ignore"):  # an infinite beta makes NaNs

@@ -71,8 +71,9 @@ def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: s
     return eager(named(function, name, doc))
 
 
-sum = _total("sum", "reduce_sum", 0, add, "The sum over axes; None takes all axes.")
-prod = _total("prod", "reduce_prod", 1, multiply, "The product over axes; None takes all axes.")
+GROWN = "over axes; None takes all axes.\n\nSmall integers become 32 bits if `promote_integers`."
+sum = _total("sum", "reduce_sum", 0, add, f"The sum {GROWN}")
+prod = _total("prod", "reduce_prod", 1, multiply, f"The product {GROWN}")
 
 
 def _extreme(name: str, op: str, for_bool: str, combine: Callable[..., Any], doc: str):
@@ -338,7 +339,8 @@ def _cumulative(name: str, fn: Callable[..., Any], first: int, doc: str):
     return named(function, name, doc)
 
 
-cumulative_sum = _cumulative("cumulative_sum", cumsum, 0, "The cumulative sum along an axis.")
+FROM = "along an axis, from {} on if `include_initial`."
+cumulative_sum = _cumulative("cumulative_sum", cumsum, 0, f"The cumulative sum {FROM.format(0)}")
 cumulative_prod = _cumulative(
-    "cumulative_prod", cumprod, 1, "The cumulative product along an axis."
+    "cumulative_prod", cumprod, 1, f"The cumulative product {FROM.format(1)}"
 )

@@ -38,10 +38,10 @@ def unique(
 ) -> Any:
     """The sorted unique elements of an array, or its unique slices along an axis.
 
-    The optional results are the index of each first occurrence, the indices that rebuild `ar`, and
-    the counts. NaNs are equal to each other if `equal_nan`. Traced code needs `size`, the size of
-    the result; shorter results are padded with `fill_value`, by default the minimum. `sorted=False`
-    sorts as well.
+    The optional results are the index of each first occurrence, with `return_index`, the indices
+    that rebuild `ar`, with `return_inverse`, and the counts, with `return_counts`. NaNs are equal
+    to each other if `equal_nan`. Traced code needs `size`, the size of the result; shorter results
+    are padded with `fill_value`, by default the minimum. `sorted=False` sorts as well.
     """
     ar = as_tensor(ar)
     return_index = flag("unique: return_index", return_index)
@@ -174,9 +174,9 @@ def isin(
     *,
     method: str = "auto",
 ) -> Array:
-    """Elementwise test whether each element is in `test_elements`.
+    """Elementwise test whether each of `element` is in `test_elements`.
 
-    `method` and `assume_unique` do not change the result.
+    `invert` tests whether it is not. `method` and `assume_unique` do not change the result.
     """
     choice("isin: method", method, ("auto", "compare_all", "binary_search", "sort"))
     dtype = result_dtype(as_operand(element), as_operand(test_elements))
@@ -222,11 +222,11 @@ def intersect1d(
     size: Size | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The sorted unique elements that are in both arrays.
+    """The sorted unique elements that are in both arrays, `ar1` and `ar2`.
 
-    With `return_indices` their first indices in both arrays come along. Traced code needs `size`;
-    shorter results are padded with `fill_value`, by default the minimum, and their indices with the
-    size of the array.
+    With `return_indices` their first indices in both arrays come along. `assume_unique` does not
+    change the result. Traced code needs `size`; shorter results are padded with `fill_value`, by
+    default the minimum, and their indices with the size of the array.
     """
     assume_unique = flag("intersect1d: assume_unique", assume_unique)
     return_indices = flag("intersect1d: return_indices", return_indices)
@@ -249,7 +249,7 @@ def intersect1d(
 
 
 def union1d(ar1: Tensor, ar2: Tensor, *, size: Size | None = None, fill_value: Any = None) -> Array:
-    """The sorted unique elements of either array; traced code needs `size`."""
+    """The sorted unique elements of `ar1` and `ar2`; traced code needs `size`."""
     return unique(concatenate([ravel(ar1), ravel(ar2)]), size=size, fill_value=fill_value)
 
 
@@ -263,7 +263,8 @@ def setdiff1d(
 ) -> Array:
     """The sorted unique elements of `ar1` that are not in `ar2`.
 
-    Traced code needs `size`; shorter results are padded with `fill_value`, by default 0.
+    `assume_unique` does not change the result. Traced code needs `size`; shorter results are padded
+    with `fill_value`, by default 0.
     """
     assume_unique = flag("setdiff1d: assume_unique", assume_unique)
     if size is None:
@@ -285,9 +286,10 @@ def setxor1d(
     size: Size | None = None,
     fill_value: Any = None,
 ) -> Array:
-    """The sorted unique elements that are in exactly one of the arrays.
+    """The sorted unique elements that are in exactly one of `ar1` and `ar2`.
 
-    Traced code needs `size`; shorter results are padded with `fill_value`, by default the minimum.
+    `assume_unique` does not change the result. Traced code needs `size`; shorter results are padded
+    with `fill_value`, by default the minimum.
     """
     assume_unique = flag("setxor1d: assume_unique", assume_unique)
     if size is None:
@@ -300,7 +302,10 @@ def setxor1d(
 
 
 def trim_zeros(filt: Tensor, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Array:
-    """Trim leading ("f") and trailing ("b") zeros along axes; None takes all axes."""
+    """Trim leading ("f") and trailing ("b") zeros along axes; None takes all axes.
+
+    `trim` says which, of `filt`, whose numbers must be known.
+    """
     known = known_array("trim_zeros", filt, "slice the array")
     choice("trim_zeros: trim", trim, ("f", "b", "fb", "bf", "F", "B", "FB", "BF", ""))
     places = []

@@ -37,7 +37,7 @@ def sort(
 ) -> Array:
     """A sorted copy of an array along an axis; None sorts all elements.
 
-    The sort is stable whatever `kind` says. NaNs come last, with `descending` first.
+    The sort is stable whatever `kind` and `stable` say. NaNs come last, with `descending` first.
     """
     _check_plain("sort", kind, order)
     a, place = along("sort", a, axis)
@@ -57,7 +57,7 @@ def argsort(
 ) -> Array:
     """The indices that sort an array along an axis, as int32 or `dtype`.
 
-    The sort is stable whatever `kind` says, also with `descending`.
+    The sort is stable whatever `kind` and `stable` say, also with `descending`.
     """
     _check_plain("argsort", kind, order)
     numbers = _order_of(a, axis, descending)
@@ -85,7 +85,7 @@ def _order_of(a: Tensor, axis: int | None, descending: bool) -> Array:
 
 
 def lexsort(keys: Sequence[Tensor], axis: int = -1) -> Array:
-    """The indices of an indirect stable sort by several keys, the last key first."""
+    """The indices of an indirect stable sort by several `keys`, the last key first."""
     tensors = [as_tensor(key) for key in members("lexsort: keys", keys)]
     if not tensors:
         raise wrong("lexsort: keys", keys, "a list of keys", "give one key or more")
@@ -106,7 +106,7 @@ def partition(a: Tensor, kth: int, axis: int = -1) -> Array:
 
 
 def argpartition(a: Tensor, kth: int, axis: int = -1) -> Array:
-    """The indices that partition an array, see `partition`."""
+    """The indices that partition an array, see `partition`; `kth` is as there."""
     _check_rank("argpartition", a, kth, axis)
     return argsort(a, axis)
 
@@ -176,7 +176,7 @@ def _is_before(element: Any, v: Any, side: str) -> Array:
 def digitize(x: Tensor, bins: Tensor, right: bool = False, *, method: str | None = None) -> Array:
     """The index of the bin of each element; `bins` are monotonic edges.
 
-    With `right` a bin includes its right edge instead of the left one.
+    With `right` a bin includes its right edge instead of the left one. `method` has no effect.
     """
     choice("digitize: method", method, (None, *SEARCHES))
     bins = as_tensor(bins)

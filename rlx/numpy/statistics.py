@@ -94,7 +94,10 @@ def average(
     returned: bool = False,
     keepdims: bool = False,
 ) -> Any:
-    """The weighted average over axes; with `returned` the sum of weights as well."""
+    """The average over axes, weighted by `weights`.
+
+    With `returned` the result is a pair with the sum of weights.
+    """
     a = as_tensor(a)
     if weights is None:
         result = mean(a, axis, keepdims=keepdims)
@@ -134,7 +137,8 @@ def var(
 ) -> Array:
     """The variance over axes: squared deviations summed, divided by count - `ddof`.
 
-    `mean`, if given, is used for the mean; it keeps the reduced axes with size 1.
+    `correction` is another name of `ddof`. `mean`, if given, is used for the mean; it keeps the
+    reduced axes with size 1.
     """
     refuse_out("var", out)
     ddof = number("var: ddof", ddof if correction is None else correction)
@@ -164,7 +168,10 @@ def std(
     mean: Tensor | None = None,
     correction: float | None = None,
 ) -> Array:
-    """The standard deviation over axes: the square root of `var`."""
+    """The standard deviation over axes: the square root of `var`.
+
+    `ddof`, `mean` and `correction` are as there.
+    """
     return sqrt(var(a, axis, dtype, out, ddof, keepdims, where, mean=mean, correction=correction))
 
 
@@ -268,7 +275,7 @@ def nanvar(
     where: Tensor | None = None,
     mean: Tensor | None = None,
 ) -> Array:
-    """The variance over axes, ignoring NaNs."""
+    """The variance over axes, ignoring NaNs; `ddof` and `mean` are as for `var`."""
     a = as_tensor(a)
     return var(a, axis, dtype, out, ddof, keepdims, _where_not_nan(a, where), mean=mean)
 
@@ -283,7 +290,10 @@ def nanstd(
     where: Tensor | None = None,
     mean: Tensor | None = None,
 ) -> Array:
-    """The standard deviation over axes, ignoring NaNs."""
+    """The standard deviation over axes, ignoring NaNs; see `nanvar`.
+
+    `ddof` and `mean` are as for `var`.
+    """
     return sqrt(nanvar(a, axis, dtype, out, ddof, keepdims, where, mean=mean))
 
 
@@ -312,7 +322,9 @@ def cov(
 ) -> Array:
     """The covariance matrix of variables, the rows of `m` (columns if not `rowvar`).
 
-    `fweights` are integer repeat counts of the observations, `aweights` their relative importance.
+    It is divided by the number of observations minus `ddof`, which is 1 if not given, or 0 with
+    `bias`. `fweights` are integer repeat counts of the observations, `aweights` their relative
+    importance.
     """
     taken = (0 if flag("cov: bias", bias) else 1) if ddof is None else number("cov: ddof", ddof)
     m, result = _variables(m, y, rowvar, dtype)
@@ -350,7 +362,10 @@ def _covariance(m: Any, taken: float, fweights: Tensor | None, aweights: Tensor 
 
 
 def corrcoef(x: Tensor, y: Tensor | None = None, rowvar: bool = True, dtype: Any = None) -> Array:
-    """The matrix of Pearson correlation coefficients of variables, see `cov`."""
+    """The matrix of Pearson correlation coefficients of variables, see `cov`.
+
+    The variables are rows, or columns if not `rowvar`.
+    """
     m, result = _variables(x, y, rowvar, dtype)
     table = _covariance(m, 1, None, None)
     if not table.ndim:

@@ -34,9 +34,9 @@ def einsum(
 ) -> Array:
     """Einstein summation: `einsum("ij,jk->ik", x, y)` is `x @ y`.
 
-    Operands are contracted in pairs, the pair with the smallest result first, or along the path
-    that `einsum_path` gave for `optimize`. Axes may be numbers: `einsum(x, [0, 1], y, [1, 2], [0,
-    2])`.
+    `subscripts` name the axes of the `operands` and of the result. Operands are contracted in
+    pairs, the pair with the smallest result first, or along the path that `einsum_path` gave for
+    `optimize`. Axes may be numbers: `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
     """
     check_precision("einsum", precision)
     refuse_out("einsum", out)
@@ -95,6 +95,8 @@ def einsum_path(
     subscripts: Any, /, *operands: Any, optimize: bool | str | list[Any] = "auto"
 ) -> tuple[list[Any], Any]:
     """The contraction path of least cost for `einsum`, and a printable report of it.
+
+    `subscripts`, `operands` and `optimize` are as for `einsum`.
 
     >>> einsum_path("ij,jk,kl->il", np.ones((2, 9)), np.ones((9, 9)), np.ones((9, 2)))[0]
     ['einsum_path', (0, 1), (0, 1)]

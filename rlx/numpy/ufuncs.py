@@ -49,10 +49,10 @@ def vectorize(
 ) -> Callable[..., Any]:
     """Vectorize a function over all axes that its arguments do not own.
 
-    The signature names the core axes of each argument and result, as in "(m,n),(n)->(m)"; without
-    one all are scalars. The other axes broadcast as in NumPy. Arguments in `excluded`, by position
-    or name, are passed as they are. An unreadable signature raises `ArgumentError`, core axes of
-    different sizes `ShapeError`.
+    Returns a function like `pyfunc`. The `signature` names the core axes of each argument and
+    result, as in "(m,n),(n)->(m)"; without one all are scalars. The other axes broadcast as in
+    NumPy. Arguments in `excluded`, by position or name, are passed as they are. An unreadable
+    signature raises `ArgumentError`, core axes of different sizes `ShapeError`.
 
     >>> import rlx.numpy as rnp
     >>> product = vectorize(rnp.dot, signature="(n),(n)->()")
@@ -139,7 +139,7 @@ def apply_along_axis(
 ) -> Array:
     """Apply a function of vectors to all 1-d slices along an axis.
 
-    The axes of its result replace the axis.
+    It is called as `func1d(slice, *args, **kwargs)`. The axes of its result replace `axis`.
     """
     from ..transforms.vmap import vmap  # with all of jit, which sums and products do not need
 
@@ -180,8 +180,9 @@ def apply_over_axes(func: Callable[..., Any], a: Tensor, axes: int | Sequence[in
 class ufunc:
     """A function of single numbers with NumPy's methods that apply it along axes.
 
-    `total` and `running` compute `reduce` and `accumulate` at once; without them the function is
-    called for one element after another.
+    `func` takes `nin` numbers and returns `nout`; `identity` is what reductions begin with. `total`
+    and `running` compute `reduce` and `accumulate` at once; without them the function is called for
+    one element after another.
     """
 
     def __init__(
@@ -268,7 +269,7 @@ class ufunc:
     def at(
         self, a: Tensor, indices: Any, b: Tensor | None = None, /, *, inplace: bool = False
     ) -> Array:
-        """A copy with the function applied at indices, repeated indices one by one."""
+        """A copy with the function applied at `indices`, repeated indices one by one."""
         indexing.check_copied(f"{self.__name__}.at", inplace)
         more = () if b is None else (as_tensor(b),)
         if self.nin != 1 + len(more):
@@ -293,7 +294,7 @@ class ufunc:
     def reduceat(
         self, a: Tensor, indices: Tensor, axis: int = 0, dtype: Any = None, out: None = None
     ) -> Array:
-        """Reduce the slices from each index up to the next one.
+        """Reduce the slices from each of `indices` up to the next one.
 
         Where the next index is not greater, the result is the element at the index.
         """
@@ -314,7 +315,7 @@ class ufunc:
         return moveaxis(result, 0, place)
 
     def outer(self, A: Tensor, B: Tensor, /) -> Array:
-        """The function applied to all pairs of elements of A and B."""
+        """The function applied to all pairs of elements of `A` and `B`."""
         A, B = self._operand("outer", A), as_tensor(B)
         return self.function(reshape(A, (*A.shape, *(1,) * B.ndim)), B)
 
@@ -365,6 +366,9 @@ class ufunc:
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
     """Make a ufunc of a function of single numbers, which is traced.
+
+    `func` takes `nin` numbers and returns `nout`; `identity` is what reductions begin with. Returns
+    a `ufunc`.
 
     >>> frompyfunc(lambda x, y: 2 * x + y, nin=2, nout=1).reduce([0, 1, 2, 3])
     Array(11, dtype=int32)

@@ -2,6 +2,18 @@
 
 Names and meaning are those of `jax.scipy`; SciPy itself is not used. A package is imported when
 it is first named.
+
+A function has the parameters of `jax.scipy`, in their order, and these mean the same everywhere:
+
+- `x`, `y`, `z`, `a`, `b`: arrays, which are promoted and broadcast as those of `rlx.numpy`.
+- `axis`: the axis to go along, counted from the end if negative; `keepdims`: it stays, of size 1.
+- `dtype`, `shape`: those of the result.
+- `check_finite`, `overwrite_a`, `overwrite_b`: taken for SciPy's sake, without effect.
+- `precision`: taken for JAX's sake; products keep all digits.
+
+Shapes that do not fit are a `ShapeError`, operands of the wrong kind are a `DtypeError`, a value
+that is not known to an option is an `AttributeValueError`, an argument of another type an
+`ArgumentError`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,8 @@
 """Cosine transforms under the names of `jax.scipy.fft`.
 
-Integers become float32. Fourier transforms are in `rlx.numpy.fft`.
+Integers become float32. Fourier transforms are in `rlx.numpy.fft`. The `type` is 2; `n`, or `s` for
+several `axes`, are lengths to pad with zeros or cut to; the `norm` "ortho" makes transforms
+orthogonal.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ class RegularGridInterpolator:
     """Linear or nearest interpolation of values on a rectilinear grid.
 
     `points` are the ascending coordinates along each axis; further axes of `values` are results.
-    Outside of the grid the result is `fill_value`, or extrapolated if that is None.
+    `method` is "linear" or "nearest". Outside of the grid the result is `fill_value`, or
+    extrapolated if that is None; `bounds_error` must be False.
 
     >>> f = RegularGridInterpolator(([0.0, 1.0, 3.0],), [0.0, 10.0, 30.0])
     >>> f([0.5, 2.0]).tolist()

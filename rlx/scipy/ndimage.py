@@ -41,11 +41,11 @@ def map_coordinates(
     mode: str = "constant",
     cval: Tensor = 0.0,
 ) -> Array:
-    """Interpolate an array at coordinates, one array of them for each axis.
+    """Interpolate the array `input` at `coordinates`, one array of them for each axis.
 
-    Order 0 takes the nearest element, order 1 interpolates linearly. Outside of the array `mode`
-    gives `cval` ("constant"), the "nearest" element, or continues the array: "wrap", "mirror"
-    (around the last element) or "reflect" (around the edge).
+    `order` 0 takes the nearest element, 1 interpolates linearly. Outside of the array `mode` gives
+    `cval` ("constant"), the "nearest" element, or continues the array: "wrap", "mirror" (around the
+    last element) or "reflect" (around the edge).
 
     >>> map_coordinates([[0.0, 1.0], [2.0, 3.0]], [[0.5], [0.5]], order=1).tolist()
     [1.5]

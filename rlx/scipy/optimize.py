@@ -125,20 +125,17 @@ OPTIONS = {
 
 
 class OptimizeResults(NamedTuple):
-    """The result of `minimize`.
+    """The result of `minimize`."""
 
-    `status` is 0 for success, 1 after too many steps, and greater where a line search failed.
-    """
-
-    x: Any
-    success: Any
-    status: Any
-    fun: Any
-    jac: Any
-    hess_inv: Any
-    nfev: Any
-    njev: Any
-    nit: Any
+    x: Any  # the vector
+    success: Any  # whether it converged
+    status: Any  # 0: success, 1: too many steps, greater: a line search failed
+    fun: Any  # the value there
+    jac: Any  # the gradient there
+    hess_inv: Any  # the estimated inverse of the Hessian, or None
+    nfev: Any  # calls of the function
+    njev: Any  # calls of the gradient
+    nit: Any  # steps
 
 
 class State(NamedTuple):
@@ -164,12 +161,12 @@ def minimize(
     tol: float | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> OptimizeResults:
-    """Minimize a scalar function fun(x, *args) of a vector x, starting at `x0`.
+    """Minimize a scalar function `fun(x, *args)` of a vector x, starting at `x0`.
 
-    `method` is "BFGS", or for many variables "l-bfgs-experimental-do-not-rely-on-this". It stops
-    when the `norm` of the gradient is below `gtol` (`tol` if given). Options of the first are
-    maxiter, norm, gtol, line_search_maxiter; of the second maxiter, norm, maxcor, ftol, gtol,
-    maxfun, maxgrad, maxls.
+    Returns `OptimizeResults`. `method` is "BFGS", or for many variables
+    "l-bfgs-experimental-do-not-rely-on-this". It stops when the `norm` of the gradient is below
+    `gtol` (`tol` if given). `options` of the first are maxiter, norm, gtol, line_search_maxiter; of
+    the second maxiter, norm, maxcor, ftol, gtol, maxfun, maxgrad, maxls.
 
     >>> minimize(lambda x: ((x - 3.0) ** 2).sum(), [0.0, 1.0], method="BFGS").x.round(3).tolist()
     [3.0, 3.0]

@@ -117,7 +117,10 @@ def betainc(a: Tensor, b: Tensor, x: Tensor) -> Array:
 
 
 def factorial(n: Tensor, exact: bool = False) -> Array:
-    """The factorial gamma(n + 1) as a float; 0 for negative n."""
+    """The factorial gamma(n + 1) of `n` as a float; 0 for negative n.
+
+    `exact` must be False.
+    """
     exact = flag("factorial: exact", exact)
     if exact:
         raise ArgumentError(
@@ -129,7 +132,7 @@ def factorial(n: Tensor, exact: bool = False) -> Array:
 
 
 def comb(N: Tensor, k: Tensor, *, repetition: bool = False) -> Array:
-    """The number of combinations of N things taken k at a time.
+    """The number of combinations of `N` things taken `k` at a time.
 
     With `repetition` a thing may be chosen more than once.
     """
@@ -144,7 +147,7 @@ def comb(N: Tensor, k: Tensor, *, repetition: bool = False) -> Array:
 
 
 def poch(z: Tensor, m: Tensor) -> Array:
-    """The Pochhammer symbol (rising factorial) gamma(z + m) / gamma(z)."""
+    """The Pochhammer symbol (rising factorial) `gamma(z + m) / gamma(z)`."""
     z, m = floats("poch", z, m)
     sign = gammasgn(z + m) * gammasgn(z)
     result = sign * rnp.exp(apply("lgamma", z + m) - gammaln(z + 0 * m))
@@ -152,7 +155,7 @@ def poch(z: Tensor, m: Tensor) -> Array:
 
 
 def multigammaln(a: Tensor, d: int) -> Array:
-    """The logarithm of the multivariate gamma function of dimension d."""
+    """The logarithm of the multivariate gamma function of dimension `d`."""
     d = count_of("multigammaln: d", d, least=1, most=1 << 16)
     (a,) = floats("multigammaln", a)
     halves = (np.arange(d) / 2).astype(a.dtype)
@@ -161,7 +164,7 @@ def multigammaln(a: Tensor, d: int) -> Array:
 
 
 def polygamma(n: Tensor, x: Tensor) -> Array:
-    """The polygamma function: the n-th derivative of `digamma`."""
+    """The polygamma function: the `n`-th derivative of `digamma`."""
     n, x = _with_order("polygamma", n, x)
     return apply("polygamma", n, x)
 
@@ -180,7 +183,10 @@ def _with_order(name: str, n: Tensor, x: Tensor) -> list[Any]:
 
 
 def zeta(x: Tensor, q: Tensor | None = None) -> Array:
-    """The Hurwitz zeta function: the sum of (k + q) ** -x over k >= 0; NaN for x < 1."""
+    """The Hurwitz zeta function: the sum of (k + q) ** -x over k >= 0.
+
+    `q` is 1 if not given: Riemann's zeta function. NaN for x < 1.
+    """
     if q is None:
         raise ArgumentError(
             "zeta: the argument q is missing",
@@ -193,7 +199,7 @@ MOST_FINITE_BERNOULLI = 64  # those that follow are beyond float32
 
 
 def bernoulli(n: int) -> Array:
-    """The Bernoulli numbers B_0 to B_n, with B_1 = -1/2.
+    """The Bernoulli numbers B_0 to B_n, with B_1 = -1/2; `n` is known.
 
     >>> bernoulli(4)
     Array([ 1.        , -0.5       ,  0.16666667,  0.        , -0.03333334], dtype=float32)
@@ -263,7 +269,7 @@ def fresnel(x: Tensor) -> tuple[Array, Array]:
 
 
 def expn(n: Tensor, x: Tensor) -> Array:
-    """The generalized exponential integral E_n(x) of integer order n."""
+    """The generalized exponential integral E_n(x) of integer order `n`."""
     n, x = _with_order("expn", n, x)
     return apply("expn", n, x)
 
@@ -286,7 +292,7 @@ def i1(x: Tensor) -> Array:
 
 
 def bessel_jn(z: Tensor, *, v: int, n_iter: int = 50) -> Array:
-    """The Bessel functions of the first kind of orders 0 to v, stacked along axis 0.
+    """The Bessel functions of the first kind of orders 0 to `v`, along axis 0.
 
     Miller's backward recurrence starts at order `n_iter`, which must be well above |z|, while its
     growth, about (2 / z) ** n_iter * n_iter!, must not overflow. NaN at z = 0.
@@ -366,7 +372,10 @@ def entr(x: Tensor) -> Array:
 
 
 def rel_entr(p: Tensor, q: Tensor) -> Array:
-    """The relative entropy p * log(p / q); 0 at p = 0 <= q, inf outside of the domain."""
+    """The relative entropy `p * log(p / q)`.
+
+    It is 0 at p = 0 <= q, and inf outside of the domain.
+    """
     p, q = floats("rel_entr", p, q)
     is_positive = (p > 0) & (q > 0)
     safe_p, safe_q = rnp.where(is_positive, p, 1.0), rnp.where(is_positive, q, 1.0)
@@ -375,19 +384,19 @@ def rel_entr(p: Tensor, q: Tensor) -> Array:
 
 
 def kl_div(p: Tensor, q: Tensor) -> Array:
-    """The Kullback-Leibler divergence terms p * log(p / q) - p + q."""
+    """The Kullback-Leibler divergence terms `p * log(p / q) - p + q`."""
     p, q = floats("kl_div", p, q)
     return rel_entr(p, q) - p + q
 
 
 def boxcox(x: Tensor, lmbda: Tensor) -> Array:
-    """The Box-Cox transformation (x ** lmbda - 1) / lmbda; log(x) for lmbda = 0."""
+    """The Box-Cox transformation `(x ** lmbda - 1) / lmbda`; log(x) for lmbda = 0."""
     x, lmbda = floats("boxcox", x, lmbda)
     return _boxcox(rnp.log(x), lmbda)
 
 
 def boxcox1p(x: Tensor, lmbda: Tensor) -> Array:
-    """The Box-Cox transformation of 1 + x; see `boxcox`."""
+    """The Box-Cox transformation of 1 + x; `lmbda` is as for `boxcox`."""
     x, lmbda = floats("boxcox1p", x, lmbda)
     return _boxcox(rnp.log1p(x), lmbda)
 
@@ -449,10 +458,10 @@ def log_softmax(x: Tensor, /, *, axis: Axis = None) -> Array:
 
 
 def ndtri(p: Tensor) -> Array:
-    """The inverse of `ndtr`: the quantiles of the standard normal distribution."""
+    """The inverse of `ndtr`: the normal quantile of the probability `p`."""
     return pointwise("ndtri", p, name="ndtri", inexact=True)
 
 
 def owens_t(h: Tensor, a: Tensor) -> Array:
-    """Owen's T function: the probability of X > h and 0 < Y < a * X, X and Y normal."""
+    """Owen's T function: the probability of X > `h` and 0 < Y < a X, X and Y normal."""
     return pointwise("owens_t", h, a, name="owens_t", inexact=True)

@@ -180,7 +180,7 @@ def is_static(shape: Sequence[Size]) -> bool:
 
 
 def result_type(*operands: Any) -> np.dtype:
-    """The dtype that operands or dtypes promote to."""
+    """The dtype that `operands`, arrays, numbers or dtypes, promote to."""
     return promote_mixed([_as_operand_or_dtype(x) for x in operands])
 
 

@@ -22,30 +22,30 @@ from .matrices import adjoint, check_matrix, check_square, inexact, symmetrized
 class EighResult(NamedTuple):
     """The result of `eigh`."""
 
-    eigenvalues: Any
-    eigenvectors: Any
+    eigenvalues: Any  # f[..., n], ascending
+    eigenvectors: Any  # f[..., n, n], as columns
 
 
 class EigResult(NamedTuple):
     """The result of `eig`."""
 
-    eigenvalues: Any
-    eigenvectors: Any
+    eigenvalues: Any  # c[..., n]
+    eigenvectors: Any  # c[..., n, n], as columns
 
 
 class QRResult(NamedTuple):
     """The result of `qr`."""
 
-    Q: Any
-    R: Any
+    Q: Any  # f[..., m, k]
+    R: Any  # f[..., k, n], upper triangular
 
 
 class SVDResult(NamedTuple):
     """The result of `svd`."""
 
-    U: Any
-    S: Any
-    Vh: Any
+    U: Any  # f[..., m, k]
+    S: Any  # f[..., k], descending
+    Vh: Any  # f[..., k, n]
 
 
 def cholesky(a: Tensor, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
@@ -67,7 +67,7 @@ def cholesky(a: Tensor, *, upper: bool = False, symmetrize_input: bool = True) -
 def qr(a: Tensor, mode: str = "reduced") -> Any:
     """The QR decomposition a = Q R: orthonormal columns in Q, R upper triangular.
 
-    Mode "reduced" gives min(rows, columns) columns in Q, "complete" a square Q, "r" R alone.
+    The `mode` "reduced" gives min(rows, columns) columns in Q, "complete" a square Q, "r" R alone.
 
     >>> q, r = qr([[3.0, 5.0], [4.0, 0.0]])
     >>> (q @ r).round(5).tolist()
@@ -132,7 +132,10 @@ def eigh(a: Tensor, UPLO: str | None = None, symmetrize_input: bool = True) -> A
 
 
 def eigvalsh(a: Tensor, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
-    """The eigenvalues of a Hermitian matrix, ascending."""
+    """The eigenvalues of a Hermitian matrix, ascending.
+
+    `UPLO` and `symmetrize_input` are as for `eigh`.
+    """
     a = _lower(a, UPLO, symmetrize_input, "eigvalsh")
     return apply("eigh", a, compute_vectors=False)[0]
 

@@ -96,7 +96,7 @@ def _power(a: Any, n: int) -> Array:
 
 
 def multi_dot(arrays: Sequence[Tensor], *, precision: Any = None) -> Array:
-    """The product of two or more arrays, in the order of least cost.
+    """The product of two or more `arrays`, in the order of least cost.
 
     The first and the last may be vectors.
 
@@ -203,7 +203,7 @@ NUMBERS = (1, -1, 2, -2, math.inf, -math.inf)  # norms of matrices, besides thos
 def vector_norm(
     x: Tensor, /, *, axis: Axis = None, keepdims: bool = False, ord: int | float | str = 2
 ) -> Array:
-    """The vector norm over axes; None takes all axes."""
+    """The vector norm of order `ord` over axes; None takes all axes."""
     return rounded_once(lambda x: _vector_norm(x, axis, keepdims, ord), *inexact(x))
 
 
@@ -240,7 +240,7 @@ def _flat_power(x: Any, exponent: float) -> Array:
 
 
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: int | float | str = "fro") -> Array:
-    """The matrix norm over the last two axes; see `norm`."""
+    """The matrix norm of order `ord` over the last two axes; see `norm`."""
     (x,) = inexact(x)
     check_matrix("matrix_norm", x)
     axes = (x.ndim - 2, x.ndim - 1)

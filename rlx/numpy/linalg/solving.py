@@ -39,8 +39,8 @@ from .matrices import (
 class SlogdetResult(NamedTuple):
     """The result of `slogdet`."""
 
-    sign: Any
-    logabsdet: Any
+    sign: Any  # f[...], 0 for a singular matrix
+    logabsdet: Any  # f[...], -inf for a singular matrix
 
 
 def solve(a: Tensor, b: Tensor) -> Array:
@@ -100,8 +100,9 @@ def pinv(
 ) -> Array:
     """The Moore-Penrose pseudo-inverse.
 
-    Singular values up to `rtol` times the largest are treated as zero; the default is 10 max(m, n)
-    times the machine epsilon. The derivative assumes that the rank is constant.
+    Singular values up to `rtol`, or `rcond`, times the largest are treated as zero; the default is
+    10 max(m, n) times the machine epsilon. `hermitian` is as for `svd`. The derivative assumes that
+    the rank is constant.
     """
     rtol = rcond if rtol is None else rtol
     (a,) = inexact(a)
@@ -163,8 +164,8 @@ def lstsq(
 def slogdet(a: Tensor, *, method: str | None = None) -> Any:
     """The sign of the determinant and the logarithm of its absolute value.
 
-    The sign of a complex determinant has absolute value 1. A singular matrix gives 0 and -inf.
-    JAX's methods "lu" and "qr" both use LAPACK's LU here.
+    The sign of a complex determinant has absolute value 1. A singular matrix gives 0 and -inf. The
+    `method` is None, "lu" or "qr": all use LAPACK's LU here.
 
     >>> slogdet([[0.0, 1.0], [1.0, 5.0]]).sign.tolist()
     -1.0
@@ -197,10 +198,10 @@ def det(a: Tensor) -> Array:
 def matrix_rank(
     M: Tensor, rtol: Tensor | None = None, *, hermitian: bool = False, tol: Tensor | None = None
 ) -> Array:
-    """The rank: the number of singular values above `rtol`, absolute as in JAX.
+    """The rank of `M`: the number of singular values above `rtol`.
 
-    The default is max(m, n) times the machine epsilon times the largest singular value. `tol` is
-    another name of `rtol`.
+    That is absolute, as in JAX. The default is max(m, n) times the machine epsilon times the
+    largest singular value. `tol` is another name of `rtol`. `hermitian` is as for `svd`.
     """
     if tol is not None and rtol is not None:
         wrong_value("matrix_rank", "both `tol` and `rtol` are given", fix="give one of them")

@@ -11,6 +11,9 @@ from ..operands import Tensor, floats
 def vq(obs: Tensor, code_book: Tensor, check_finite: bool = True) -> tuple[Array, Array]:
     """Assign each row to its nearest code: the indices of the codes, the distances.
 
+    `f32[n, m], f32[codes, m] → i32[n], f32[n]` of `obs` and `code_book`; other shapes are a
+    `ShapeError`.
+
     >>> [x.tolist() for x in vq([[0.0, 1.0], [5.0, 5.0]], [[0.0, 0.0], [5.0, 4.0]])]
     [[0, 1], [1.0, 1.0]]
     """

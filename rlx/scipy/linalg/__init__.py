@@ -2,8 +2,11 @@
 
 There are factors to keep, functions of matrices, and matrices with names.
 
+`A`, `B` and `C` are matrices f[..., n, n]; of triangular and Hermitian ones only the `lower`
+triangle, or the upper one, is read. Named matrices have `n` rows; `c` is a first column, `r` a row.
+
 The keywords by which SciPy overwrites arguments or checks for infinities are taken, and do
-nothing.
+nothing: `overwrite_c`, `lwork`, `lapack_driver`, `debug`, `turbo`, `blocksize`.
 """
 
 from .factors import (

@@ -45,7 +45,7 @@ def cho_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Array:
-    """Solve a x = b, given the factor of a by `cho_factor`."""
+    """Solve a x = b, given the factor of a by `cho_factor`: `c_and_lower`."""
     c, lower = pair("cho_solve: c_and_lower", c_and_lower)
     lower = flag("cho_solve: lower", lower)
     c, b = inexact(c, b)
@@ -70,8 +70,8 @@ def solve_triangular(
 ) -> Array:
     """Solve a x = b for triangular a, of which only one triangle is read.
 
-    `trans` 1 or "T" uses the transpose of a, 2 or "C" its adjoint. Axes before the last two are a
-    batch; a b of one axis is a vector.
+    With `unit_diagonal` its diagonal counts as 1. `trans` 1 or "T" uses the transpose of a, 2 or
+    "C" its adjoint. Axes before the last two are a batch; a b of one axis is a vector.
 
     >>> solve_triangular([[2.0, 1.0], [0.0, 4.0]], [4.0, 8.0]).tolist()
     [1.0, 2.0]
@@ -124,7 +124,7 @@ def lu_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Array:
-    """Solve a x = b, given the factors of a by `lu_factor`.
+    """Solve a x = b, given the factors of a by `lu_factor`: `lu_and_piv`.
 
     `trans` 1 uses the transpose of a, 2 its adjoint.
 
@@ -180,7 +180,8 @@ def qr(
 ) -> tuple[Array, ...]:
     """The QR decomposition a = Q R.
 
-    Q is square in mode "full", has no more columns than a in "economic"; "r" gives R alone.
+    Q is square in `mode` "full", has no more columns than a in "economic"; "r" gives R alone.
+    `pivoting` must be False.
     """
     choice("qr: mode", mode, ("full", "economic", "r"))
     if pivoting:

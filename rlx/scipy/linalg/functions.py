@@ -45,8 +45,9 @@ LONG = (
 def expm(A: Tensor, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
     """The matrix exponential, by scaling, Padé approximation and squaring.
 
-    A matrix that would need more than `max_squarings` squarings gives NaN. Higham, "The scaling and
-    squaring method for the matrix exponential revisited", 2005.
+    With `upper_triangular` the matrix is taken as that. One that would need more than
+    `max_squarings` squarings gives NaN. Higham, "The scaling and squaring method for the matrix
+    exponential revisited", 2005.
 
     >>> expm([[0.0, 1.0], [0.0, 0.0]]).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
@@ -108,7 +109,10 @@ def svd(
     check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> Any:
-    """The singular value decomposition; see `rlx.numpy.linalg.svd`."""
+    """The singular value decomposition; see `rlx.numpy.linalg.svd`.
+
+    `full_matrices` and `compute_uv` are as there.
+    """
     choice("svd: lapack_driver", lapack_driver, ("gesdd", "gesvd"))
     result = numpy.linalg.svd(a, full_matrices, compute_uv)
     return tuple(result) if compute_uv else result
@@ -128,7 +132,8 @@ def eigh(
 ) -> Any:
     """The eigenvalues and eigenvectors of Hermitian matrices.
 
-    See `rlx.numpy.linalg.eigh`. Generalized problems and a selection of eigenvalues raise
+    See `rlx.numpy.linalg.eigh`; with `eigvals_only` it is the eigenvalues alone. Generalized
+    problems, `b` and `type`, and a selection of eigenvalues, `eigvals`, raise
     `AttributeValueError`, as in JAX.
     """
     choice("eigh: type", type, (1,))
@@ -152,10 +157,11 @@ def polar(
     eps: float | None = None,
     max_iterations: int | None = None,
 ) -> tuple[Array, Array]:
-    """The polar decomposition a = U P, or a = P U for the side "left".
+    """The polar decomposition a = U P, or a = P U for the `side` "left".
 
     U is unitary, or has orthonormal columns or rows if a is not square; P is positive semidefinite.
-    Both methods, "qdwh" and "svd", use the singular value decomposition.
+    `method` is "qdwh" or "svd"; both use the singular value decomposition, and `eps` and
+    `max_iterations` have no effect.
     """
     choice("polar: side", side, ("right", "left"))
     choice("polar: method", method, ("qdwh", "svd"))
@@ -176,9 +182,9 @@ def qr_multiply(
     overwrite_a: bool = False,
     overwrite_c: bool = False,
 ) -> tuple[Array, Array]:
-    """The product c Q and R, where a = Q R; in mode "left" Q c and R.
+    """The product c Q and R, where a = Q R; in `mode` "left" Q c and R.
 
-    `conjugate` conjugates Q.
+    `c` is a matrix; `conjugate` conjugates Q. `pivoting` must be False.
     """
     choice("qr_multiply: mode", mode, ("right", "left"))
     if flag("qr_multiply: pivoting", pivoting):
@@ -209,8 +215,9 @@ def eigh_tridiagonal(
 ) -> Any:
     """The eigenvalues and eigenvectors of a Hermitian tridiagonal matrix.
 
-    `d` is its diagonal, `e` the one beside it. The selection "a" is all eigenvalues, "i" those with
-    the indices `select_range`, both ends included.
+    `d` is its diagonal, `e` the one beside it. `select` "a" is all eigenvalues, "i" those with the
+    indices `select_range`, both ends included. With `eigvals_only` it is the eigenvalues alone.
+    `tol` and `key` have no effect.
 
     >>> eigh_tridiagonal([2.0, 2.0], [1.0], eigvals_only=True).round(3).tolist()
     [1.0, 3.0]
@@ -236,9 +243,9 @@ def eigh_tridiagonal(
 def expm_frechet(
     A: Tensor, E: Tensor, *, method: str | None = None, compute_expm: bool = True
 ) -> tuple[Array, Array]:
-    """The matrix exponential of A and its Fréchet derivative in the direction E.
+    """The matrix exponential of A and its Fréchet derivative in the direction `E`.
 
-    Without `compute_expm` it is the derivative alone.
+    Without `compute_expm` it is the derivative alone. `method` has no effect.
     """
     compute_expm = flag("expm_frechet: compute_expm", compute_expm)
     a, e = inexact(as_tensor(A), as_tensor(E))
@@ -254,8 +261,8 @@ def expm_frechet(
 def schur(a: Tensor, output: str = "real") -> tuple[Array, Array]:
     """The Schur decomposition a = Z T Zᴴ: Z unitary, T upper triangular.
 
-    The output "real" of a real matrix has 2 x 2 blocks on the diagonal of T for pairs of complex
-    eigenvalues. There is no derivative.
+    The `output` "real" of a real matrix has 2 x 2 blocks on the diagonal of T for pairs of complex
+    eigenvalues; "complex" has none. There is no derivative.
     """
     choice("schur: output", output, ("real", "complex"))
     (a,) = inexact(a)
@@ -283,7 +290,7 @@ def hessenberg(
 
 
 def rsf2csf(T: Tensor, Z: Tensor, check_finite: bool = True) -> tuple[Array, Array]:
-    """Convert a real Schur form T, Z to a complex one."""
+    """Convert a real Schur form `T`, `Z` to a complex one, and return both."""
     t, z = map(as_tensor, promote_operands(as_tensor(T), as_tensor(Z), inexact=True))
     check_square("rsf2csf", t)
     check_square("rsf2csf", z)
@@ -297,7 +304,7 @@ def rsf2csf(T: Tensor, Z: Tensor, check_finite: bool = True) -> tuple[Array, Arr
 
 
 def funm(A: Tensor, func: Callable[[Any], Any], disp: bool = True) -> Any:
-    """A matrix function, given by the function of numbers; the result is complex.
+    """A matrix function, given by `func`, that of numbers; the result is complex.
 
     Without `disp` an error estimate is returned too. Close eigenvalues lose accuracy. Golub and Van
     Loan, "Matrix Computations", algorithm 11.1.1 (Parlett's recurrence).
@@ -386,7 +393,7 @@ def solve_sylvester(
 ) -> Array:
     """Solve A X + X B = C; NaN if A and -B share an eigenvalue, to within `tol`.
 
-    Both methods, "schur" and "eigen", are that of Bartels and Stewart, 1972. Axes before the last
+    `method` is "schur" or "eigen"; both are that of Bartels and Stewart, 1972. Axes before the last
     two are a batch.
 
     >>> solve_sylvester([[1.0]], [[2.0]], [[6.0]]).tolist()

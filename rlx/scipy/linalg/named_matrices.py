@@ -19,7 +19,7 @@ from ...trace.array import Array
 
 
 def block_diag(*arrs: Tensor) -> Array:
-    """The block diagonal matrix of the given matrices; vectors count as rows.
+    """The block diagonal matrix of the given matrices `arrs`; vectors count as rows.
 
     >>> block_diag([[1, 2]], 3).tolist()
     [[1, 2, 0], [0, 0, 3]]
@@ -100,7 +100,9 @@ def _exact(rows: list[list[int]]) -> Array:
 
 
 def pascal(n: int, kind: str | None = None) -> Array:
-    """The Pascal matrix of binomial coefficients: "symmetric", "lower" or "upper".
+    """The Pascal matrix of binomial coefficients.
+
+    `kind` is "symmetric", "lower" or "upper".
 
     >>> pascal(3).tolist()
     [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0], [1.0, 3.0, 6.0]]
@@ -110,7 +112,7 @@ def pascal(n: int, kind: str | None = None) -> Array:
 
 
 def invpascal(n: int, kind: str | None = None) -> Array:
-    """The inverse of the Pascal matrix."""
+    """The inverse of the Pascal matrix; `kind` is as for `pascal`."""
     lower = _triangle("invpascal", n, kind, -1)
     return _exact({"lower": lower, "upper": lower.T}.get(kind or "", lower.T @ lower).tolist())
 
@@ -280,7 +282,9 @@ def fiedler_companion(a: Tensor) -> Array:
 
 
 def convolution_matrix(a: Tensor, n: int, mode: str = "full") -> Array:
-    """The matrix that convolves a vector of n elements with a.
+    """The matrix that convolves a vector of `n` elements with a.
+
+    `mode` is "full", "same" or "valid".
 
     >>> convolution_matrix([1, 2], 2).tolist()
     [[1, 0], [2, 1], [0, 2]]

@@ -22,10 +22,9 @@ MODES = ("full", "same", "valid")
 def fftconvolve(
     in1: Tensor, in2: Tensor, mode: str = "full", axes: Sequence[int] | None = None
 ) -> Array:
-    """The convolution of two arrays along axes, by Fourier transforms.
+    """The convolution of two arrays along `axes`, by Fourier transforms.
 
-    Along the other axes the arrays have equal sizes. Mode "same" cuts the result to the size of
-    `in1`, "valid" to the positions without padding.
+    Along the other axes the arrays have equal sizes.
 
     >>> fftconvolve([1.0, 2.0], [1.0, 3.0]).round(3).tolist()
     [1.0, 5.0, 6.0]
@@ -82,7 +81,10 @@ def convolve2d(
     fillvalue: float = 0,
     precision: Any = None,
 ) -> Array:
-    """The convolution of two matrices, with zero padding."""
+    """The convolution of two matrices, padded with zeros.
+
+    Another `boundary` or `fillvalue` is an `ArgumentError`.
+    """
     x, y = _matrices("convolve2d", in1, in2, mode, boundary, fillvalue)
     return _summed("convolve2d", x, y, mode, precision)
 
@@ -95,7 +97,10 @@ def correlate2d(
     fillvalue: float = 0,
     precision: Any = None,
 ) -> Array:
-    """The cross-correlation of two matrices, the second one conjugated; zero padding."""
+    """The cross-correlation of two matrices, the second one conjugated.
+
+    They are padded with zeros: `boundary` and `fillvalue` are as for `convolve2d`.
+    """
     x, y = _matrices("correlate2d", in1, in2, mode, boundary, fillvalue)
     # of a middle that does not come out even, the other one than that of convolve2d
     made = _summed("correlate2d", rnp.flip(x), rnp.conj(y), mode, precision)

@@ -128,7 +128,8 @@ def detrend(
 ) -> Array:
     """Remove the mean, or the least-squares line, along an axis.
 
-    `bp` are breakpoints between parts that have a line each.
+    The `type` of what is removed from `data` is "constant" or "linear"; `bp` are breakpoints
+    between parts that have a line each. `overwrite_data` has no effect.
 
     >>> detrend([1.0, 2.0, 6.0]).round(3).tolist()
     [0.5, -1.0, 0.5]
@@ -289,7 +290,10 @@ def welch(
     axis: int = -1,
     average: str = "mean",
 ) -> tuple[Array, Array]:
-    """The power spectral density by Welch's method; see `csd`."""
+    """The power spectral density by Welch's method; see `csd`.
+
+    `scaling` and `average` are as there.
+    """
     settings = (window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
     return _density("welch", [x], fs, *settings)
 
@@ -434,7 +438,8 @@ def istft(
 ) -> tuple[Array, Array]:
     """The inverse of `stft`: times and the signal.
 
-    `boundary` says whether `stft` had extended the signal.
+    `Zxx` has frequencies along `freq_axis`, from 0 up only if `input_onesided`, and segments along
+    `time_axis`. `boundary` says whether `stft` had extended the signal.
     """
     input_onesided = flag("istft: input_onesided", input_onesided)
     boundary = flag("istft: boundary", boundary)

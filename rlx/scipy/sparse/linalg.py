@@ -37,8 +37,9 @@ def cg(
 ) -> tuple[Any, None]:
     """Solve A x = b by conjugate gradients, for a positive definite A.
 
-    The results are x and None. The method stops when the residual is below `tol` times the norm of
-    b, or below `atol`, or after `maxiter` steps.
+    `A` is a matrix or a function of x, `x0` where the method begins, zeros if not given, `M`
+    approximates the inverse of A. The results are x and None. The method stops when the residual is
+    below `tol` times the norm of b, or below `atol`, or after `maxiter` steps.
 
     >>> import numpy as np
     >>> cg([[4.0, 1.0], [1.0, 3.0]], np.array([6.0, 7.0]))[0].round(3).tolist()
@@ -57,7 +58,10 @@ def bicgstab(
     maxiter: int | None = None,
     M: Any = None,
 ) -> tuple[Any, None]:
-    """Solve A x = b by stabilized biconjugate gradients; see `cg`."""
+    """Solve A x = b by stabilized biconjugate gradients; see `cg`.
+
+    `x0`, `tol`, `atol` and `maxiter` are as there; returns x and None.
+    """
     return _solved("bicgstab", _biconjugate_gradients, A, b, x0, tol, atol, maxiter, M, False), None
 
 
@@ -75,8 +79,9 @@ def gmres(
 ) -> tuple[Array, Array]:
     """Solve A x = b by generalized minimal residuals; see `cg`.
 
-    Returns x, and 0, or -1 if x is not finite. The method restarts after `restart` products, at
-    most `maxiter` times.
+    `x0`, `tol` and `atol` are as there. Returns x, and 0, or -1 if x is not finite. The method
+    restarts after `restart` products, at most `maxiter` times. `solve_method` is "batched" or
+    "incremental".
     """
     choice("gmres: solve_method", solve_method, ("batched", "incremental"))
     restart = count_of("gmres: restart", restart, 1)

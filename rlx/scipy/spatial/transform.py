@@ -28,6 +28,8 @@ SMALL = 1e-3  # of angles below, series have the digits
 class Rotation:
     """A rotation in 3 dimensions, or a batch of rotations.
 
+    `quat` are quaternions f[..., 4], the scalar last.
+
     >>> Rotation.from_euler("z", 90, degrees=True).apply([1.0, 0.0, 0.0]).round(3).tolist()
     [0.0, 1.0, 0.0]
     """
@@ -37,7 +39,7 @@ class Rotation:
 
     @classmethod
     def concatenate(cls, rotations: Sequence[Rotation]) -> Rotation:
-        """Concatenate batches of rotations."""
+        """Concatenate batches of `rotations` to one, which is returned."""
         rotations = members("Rotation.concatenate: the rotations", rotations)
         for one in rotations:
             if not isinstance(one, Rotation):
@@ -46,9 +48,10 @@ class Rotation:
 
     @classmethod
     def from_euler(cls, seq: str, angles: Tensor, degrees: bool = False) -> Rotation:
-        """Rotations from Euler angles along the last axis.
+        """Rotations from Euler `angles` along the last axis.
 
-        The axes "xyz" are extrinsic (fixed), "XYZ" intrinsic (moving).
+        The axes `seq` "xyz" are extrinsic (fixed), "XYZ" intrinsic (moving). Angles are in radians
+        or, with `degrees`, in degrees.
         """
         degrees = flag("from_euler: degrees", degrees)
         axes, is_intrinsic = _axes_of(seq, (1, 2, 3))
@@ -62,26 +65,32 @@ class Rotation:
 
     @classmethod
     def from_matrix(cls, matrix: Tensor) -> Rotation:
-        """Rotations from orthogonal matrices of determinant 1."""
+        """Rotations from orthogonal matrices of determinant 1: `matrix`, f[..., 3, 3]."""
         (matrix,) = floats("Rotation.from_matrix", matrix)
         return cls(_from_matrix(matrix))
 
     @classmethod
     def from_mrp(cls, mrp: Tensor) -> Rotation:
-        """Rotations from modified Rodrigues parameters axis * tan(angle / 4)."""
+        """Rotations from modified Rodrigues parameters axis * tan(angle / 4).
+
+        `mrp` is f[..., 3].
+        """
         (mrp,) = floats("Rotation.from_mrp", mrp)
         square = rnp.sum(rnp.square(mrp), axis=-1, keepdims=True)
         return cls(rnp.concatenate([2 * mrp, 1 - square], axis=-1) / (1 + square))
 
     @classmethod
     def from_quat(cls, quat: Tensor) -> Rotation:
-        """Rotations from quaternions, which are normalized."""
+        """Rotations from quaternions, which are normalized: `quat`, f[..., 4]."""
         (quat,) = floats("Rotation.from_quat", quat)
         return cls(_normalized(quat))
 
     @classmethod
     def from_rotvec(cls, rotvec: Tensor, degrees: bool = False) -> Rotation:
-        """Rotations from rotation vectors axis * angle."""
+        """Rotations from rotation vectors axis * angle: `rotvec`, f[..., 3].
+
+        Angles are in radians or, with `degrees`, in degrees.
+        """
         degrees = flag("from_rotvec: degrees", degrees)
         (rotvec,) = floats("Rotation.from_rotvec", rotvec)
         return cls(_from_vector(rnp.deg2rad(rotvec) if degrees else rotvec))
@@ -94,7 +103,7 @@ class Rotation:
 
     @classmethod
     def random(cls, random_key: Any, num: int | None = None) -> Rotation:
-        """Uniformly distributed random rotations."""
+        """Uniformly distributed random rotations, `num` or one, of the key `random_key`."""
         shape = (4,) if num is None else (num, 4)
         return cls(_normalized(random.normal(random_key, shape)))
 
@@ -115,14 +124,14 @@ class Rotation:
         return Rotation.from_quat(_product(self.quat, other.quat))
 
     def apply(self, vectors: Tensor, inverse: bool = False) -> Array:
-        """Rotate vectors (..., 3), with `inverse` by the inverse rotation."""
+        """Rotate `vectors` (..., 3), with `inverse` by the inverse rotation."""
         inverse = flag("Rotation.apply: inverse", inverse)
         matrix, vectors = self.as_matrix(), as_tensor(vectors)
         matrix = rnp.matrix_transpose(matrix) if inverse else matrix
         return rnp.sum(matrix * vectors[..., None, :], axis=-1)
 
     def as_euler(self, seq: str, degrees: bool = False) -> Array:
-        """The three Euler angles; see `from_euler`."""
+        """The three Euler angles; `seq` and `degrees` are as for `from_euler`."""
         axes, is_intrinsic = _axes_of(seq, (3,))
         angles = _as_turns(self.quat, axes, is_intrinsic)
         return rnp.rad2deg(angles) if flag("as_euler: degrees", degrees) else angles
@@ -138,12 +147,15 @@ class Rotation:
         return sign * self.quat[..., :3] / (1 + sign * w)
 
     def as_rotvec(self, degrees: bool = False) -> Array:
-        """The rotation vectors axis * angle."""
+        """The rotation vectors axis * angle, in radians or, with `degrees`, in degrees."""
         vector = _as_vector(self.quat)
         return rnp.rad2deg(vector) if flag("as_rotvec: degrees", degrees) else vector
 
     def as_quat(self, canonical: bool = False, scalar_first: bool = False) -> Array:
-        """The quaternions; `canonical` makes w, or the first nonzero component, positive."""
+        """The quaternions; `canonical` makes w, or the first nonzero component, positive.
+
+        The scalar w is last, or with `scalar_first` first.
+        """
         quat = _canonical(self.quat) if flag("as_quat: canonical", canonical) else self.quat
         return rnp.roll(quat, 1, axis=-1) if flag("as_quat: scalar_first", scalar_first) else quat
 
@@ -157,7 +169,7 @@ class Rotation:
         return 2.0 * rnp.arctan2(size, rnp.abs(self.quat[..., 3]))
 
     def mean(self, weights: Tensor | None = None) -> Rotation:
-        """The weighted mean of a batch of rotations."""
+        """The mean of a batch of rotations, weighted by `weights`."""
         self._check_line("averaged")
         ones = rnp.ones(len(self), self.quat.dtype)
         share = ones if weights is None else as_tensor(weights)
@@ -174,7 +186,10 @@ class Rotation:
 
 @final
 class Slerp:
-    """Spherical linear interpolation: `Slerp.init(times, rotations)(time)`."""
+    """Spherical linear interpolation: `Slerp.init(times, rotations)(time)`.
+
+    `timedelta` are the differences of the times, `rotvecs` the rotation vectors between neighbours.
+    """
 
     def __init__(self, times: Any, timedelta: Any, rotations: Rotation, rotvecs: Any) -> None:
         self.times, self.timedelta = times, timedelta

@@ -2,6 +2,11 @@
 
 Each distribution is a class of functions: `rlx.scipy.stats.norm.logpdf(x, loc, scale)`. Integers
 become float32. All of it differentiates, batches and compiles. Read `distribution.py` first.
+
+Functions of distributions take values `x`, or counts `k`; a probability `q`, or `p`, of which `ppf`
+and `isf` give the value; then parameters: `loc` and `scale`, or those of the shape by SciPy's names
+(`a`, `b`, `c`, `n`, `p`, `mu`, `alpha`, `beta`, `kappa`, `mean`, `cov`). All are broadcast. Where
+parameters are invalid the result is NaN. `nan_policy` is "propagate"; `sem` takes "omit", too.
 """
 
 import sys as _sys

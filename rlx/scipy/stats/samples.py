@@ -70,8 +70,8 @@ def rankdata(
 ) -> Array:
     """The ranks of the elements along an axis, starting at 1.
 
-    Ties get the average, the minimum or the maximum of their ranks; "dense" leaves no gaps,
-    "ordinal" ranks them in order. A NaN makes all ranks along the axis NaN.
+    By `method` ties get the "average", the "min" or the "max" of their ranks; "dense" leaves no
+    gaps, "ordinal" ranks them in order. A NaN makes all ranks along the axis NaN.
 
     >>> rankdata([10, 30, 20, 20]).tolist()
     [1.0, 4.0, 2.5, 2.5]
@@ -114,7 +114,9 @@ def sem(
     *,
     keepdims: bool = False,
 ) -> Array:
-    """The standard error of the mean along an axis; the policy "omit" ignores NaNs.
+    """The standard error of the mean along an axis.
+
+    The variance is divided by the count minus `ddof`.
 
     >>> sem([1.0, 3.0, 5.0])
     Array(1.1547005, dtype=float32)
@@ -140,8 +142,8 @@ class gaussian_kde:
     """A kernel density estimate with Gaussian kernels.
 
     `dataset` has shape (dimensions, points), `weights` has one number for each point. The bandwidth
-    is the covariance of the data times a factor squared: Scott's or Silverman's rule, a number, or
-    what a function of the estimate returns.
+    is the covariance of the data times a factor squared: by `bw_method` Scott's or Silverman's
+    rule, a number, or what a function of the estimate returns.
     """
 
     neff: Any
@@ -189,7 +191,7 @@ class gaussian_kde:
         return self.dataset.shape[1]
 
     def evaluate(self, points: Tensor) -> Array:
-        """The density at points of shape (dimensions, count)."""
+        """The density at `points` of shape (dimensions, count)."""
         return rnp.sum(self.weights * rnp.exp(self._exponents(points)), axis=-1)
 
     __call__ = evaluate
@@ -238,7 +240,7 @@ class gaussian_kde:
         return rnp.sum(self.weights * (ndtr((high - data) / sigma) - ndtr((low - data) / sigma)))
 
     def integrate_kde(self, other: gaussian_kde) -> Array:
-        """The integral of the product of two estimates."""
+        """The integral of the product with another estimate, `other`."""
         if not isinstance(other, gaussian_kde):
             fix = "pass a gaussian_kde of other points"
             raise wrong("gaussian_kde.integrate_kde: other", other, "such a density", fix)
@@ -256,7 +258,10 @@ class gaussian_kde:
         return rnp.exp(-0.5 * rnp.sum(apart * solved, axis=0)) * self.weights / size
 
     def resample(self, key: Any, shape: Any = ()) -> Any:
-        """Random points from the density, of shape (dimensions, *shape)."""
+        """Random points from the density, of shape (dimensions, *shape).
+
+        `key` is a key of `rlx.random`.
+        """
         place_key, noise_key = random.split(key)
         places = random.choice(place_key, self.n, shape=shape, p=self.weights)
         zero = rnp.zeros(self.d, self.dataset.dtype)
@@ -266,7 +271,10 @@ class gaussian_kde:
         return self.dataset[:, places] + rnp.transpose(noise)
 
     def integrate_box(self, low_bounds: Tensor, high_bounds: Tensor, maxpts: Any = None) -> Any:
-        """The probability of a box, for 1-d data; see `integrate_box_1d`."""
+        """The probability of a box, for 1-d data; see `integrate_box_1d`.
+
+        It is from `low_bounds` to `high_bounds`; `maxpts` has no effect.
+        """
         return self.integrate_box_1d(rnp.squeeze(low_bounds), rnp.squeeze(high_bounds))
 
     def set_bandwidth(self, bw_method: Bandwidth = None) -> None:

@@ -243,7 +243,7 @@ def _slice_number(part: Any) -> Any:
 
 
 def getitem(x: Any, index: Any) -> Any:
-    """The elements at an index.
+    """The elements at an `index`.
 
     Traced indices outside of the array give the nearest ones. Those that a mask picks which is not
     known are a `Chosen`.

@@ -360,7 +360,10 @@ def _become(x: Any, new: Any) -> None:
 
 
 def in_place(name: str, x: Operators, y: Any) -> Any:
-    """The array that the name x refers to after `x += y`."""
+    """The array that the name `x` refers to after `x += y`.
+
+    `name` is that of the operator's function.
+    """
 
     def change(x: Any, y: Any) -> Any:
         return like_before(name, x, FUNCTIONS[name](x, y))
