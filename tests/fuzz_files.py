@@ -22,6 +22,7 @@ from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
+from gguf_writer import small_file
 from torch_writer import archive, legacy_file, torch_file
 
 import rlx
@@ -53,6 +54,7 @@ SEEDS: dict[str, Callable[[], bytes]] = {
     "npz": lambda: to_bytes(TREE, {"author": "me"}, format="npz"),
     "pt": lambda: torch_file(TABLE),
     "legacy": lambda: legacy_file(TABLE),
+    "gguf": small_file,
 }
 TOKENS = [
     *(str(n).encode() for n in (0, 1, 2, 7, 8, 255, 4096, 2**31, 2**32, 2**60, 2**63, 10**30)),

@@ -318,7 +318,7 @@ def test_what_cannot_be_saved(tmp_path):
     )
     with pytest.raises(rlx.DtypeError, match="too large for 64 bits"):
         to_bytes({"x": 2**64})
-    with pytest.raises(rlx.AttributeValueError, match="writes no PyTorch files"):
+    with pytest.raises(rlx.AttributeValueError, match="writes no files of PyTorch"):
         rlx.save(tmp_path / "x.pt", {})
     with pytest.raises(rlx.AttributeValueError, match="the format's own"):
         to_bytes({"__metadata__": 1})

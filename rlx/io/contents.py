@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from ..ir.errors import FileFormatError
+from ..ir.ops.blocks import FORMATS
 from ..ir.types import DTYPES, MOST_STEPS, Type
 
 FIX = "copy the file again, or write it anew with rlx.save"
@@ -28,13 +29,25 @@ NUMBERS = {bool: ("bool",), int: ("int64", "uint64"), float: ("float64",)}  # ho
 
 
 class Entry(NamedTuple):
-    """An array in a file; `python` is the class of a number that is stored as one."""
+    """An array in a file."""
 
     type: Type
     read: Callable[[], np.ndarray]
-    python: type | None = None
+    python: type | None = None  # the class of a number that is stored as an array
+    blocks: str | None = None  # the format of blocks of few bits, whose bytes the array has
+
+    @property
+    def numbers(self) -> Type:
+        """The type of the numbers, which blocks stand for."""
+        if self.blocks is None:
+            return self.type
+        layout = FORMATS[self.blocks]
+        *others, nbytes = self.type.shape
+        return Type(DTYPES["float32"], (*others, nbytes // layout.nbytes * layout.size))
 
     def __str__(self) -> str:
+        if self.blocks is not None:
+            return f"{self.blocks}{list(self.numbers.shape)}"
         return str(self.type) if self.python is None else f"a Python {self.python.__name__}"
 
 
@@ -46,7 +59,7 @@ class Contents(NamedTuple):
     """
 
     entries: dict[str, Entry]
-    metadata: dict[str, str]
+    metadata: dict[str, Any]
     budget: int
     tied: Mapping[str, str] = MappingProxyType({})
     static: Mapping[str, Any] = MappingProxyType({})

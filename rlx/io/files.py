@@ -1,4 +1,4 @@
-"""Save trees of arrays in files and load them: safetensors, `.npz`, `.pt`."""
+"""Save trees of arrays in files and load them: safetensors, `.npz`, `.pt`, `.gguf`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from ..ir.errors import AttributeValueError, DtypeError
 from ..ir.files import as_path, naming, reaching
 from ..ir.types import DTYPES, Type, as_dtype
 from ..trace.arguments import choice, flag, shown, wrong
-from ..trace.array import Array, new_array
+from ..trace.array import Array
 from ..trace.host import to_numpy
 from .archive import read_npz, write_npz
 from .contents import METADATA, NOTES, PYTHON, Contents
-from .filling import LoadReport, Only, Rename, filled, misfit, values
+from .filling import LoadReport, Only, Rename, filled, misfit, value_of, values
+from .gguf_files import read_gguf
 from .names import named_leaves, nested, static_fields
 from .safetensors_files import read_safetensors, safetensors_bytes, write_safetensors
 from .sources import FileBytes, Source, check_regular, map_file, with_own_memory
@@ -33,6 +34,7 @@ from .torch_files import torch_contents
 READERS: dict[str, Callable[[Source], Contents]] = {
     ".safetensors": read_safetensors,
     ".npz": read_npz,
+    ".gguf": read_gguf,
     **dict.fromkeys((".pt", ".pth"), torch_contents),
 }
 Table = dict[str, np.ndarray]
@@ -69,7 +71,7 @@ def load(
     rename: Rename = None,
     strict: bool = True,
 ) -> Any:
-    """Load what `save`, the safetensors library, NumPy or PyTorch wrote at `path`.
+    """Load what `save`, the safetensors library, NumPy, PyTorch or llama.cpp wrote at `path`.
 
     No code of a file is run. Without `like` it gives nested dicts, as `flax.serialization` does:
     `layers.0.weight` is in `tree["layers"]["0"]["weight"]`. With a tree `like` (a model, or specs
@@ -156,15 +158,13 @@ class ArrayFile(Mapping[str, Any]):
     @property
     def types(self) -> dict[str, Type]:
         """The dtypes and shapes by name; nothing is read for them."""
-        return {name: entry.type for name, entry in self._contents.entries.items()}
+        return {name: entry.numbers for name, entry in self._contents.entries.items()}
 
     def __getitem__(self, name: str) -> Any:
         entry = self._contents.entries[name]
         with naming(self._path):
             found = entry.read()
-        if entry.python:
-            return found.item()
-        return new_array(found if self._is_mapped else with_own_memory(found))
+        return value_of(entry, found if self._is_mapped else with_own_memory(found))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._contents.entries)
@@ -313,9 +313,9 @@ def write(place: Path, arrays: Table, notes: Mapping[str, Any], metadata: Texts)
     A symbolic link stays, and the file that it names is written.
     """
     is_npz = place.suffix.lower() == ".npz"
-    if place.suffix.lower() in (".pt", ".pth"):
+    if place.suffix.lower() in (".pt", ".pth", ".gguf"):
         raise AttributeValueError(
-            f"save: rlx writes no PyTorch files, as {place.name!r} would be",
+            f"save: rlx writes no files of PyTorch or llama.cpp, as {place.name!r} would be",
             fix="save a .safetensors file, which PyTorch reads with safetensors.torch.load_file",
         )
     table = _for_npz(arrays, notes, metadata) if is_npz else (arrays, _texts(notes, metadata))

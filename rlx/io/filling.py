@@ -13,6 +13,7 @@ import numpy as np
 from ..ir.errors import ArgumentError, StructureError
 from ..ir.record import record
 from ..ir.types import Type, type_of
+from ..nn.blocks import BlockArray
 from ..trace import pytree
 from ..trace.arguments import names_of, wrong
 from ..trace.array import Array, new_array
@@ -223,7 +224,7 @@ def _fits(entry: Entry, leaf: Any) -> bool:
     wanted = _type(leaf)
     if entry.python is not None and wanted.shape == ():
         return kind == wanted.dtype.kind or {kind, wanted.dtype.kind} <= {"i", "u"}
-    return entry.type == wanted
+    return entry.numbers == wanted
 
 
 def _type(leaf: Any) -> Type:
@@ -245,13 +246,22 @@ def _type(leaf: Any) -> Type:
 def _value(entry: Entry, read: dict[int, Any]) -> Any:
     """The array of an entry in memory of its own, once for tied names; a Python number as such."""
     if id(entry) not in read:
-        array = entry.read()
-        read[id(entry)] = array.item() if entry.python else new_array(with_own_memory(array))
+        read[id(entry)] = value_of(entry, with_own_memory(entry.read()))
     return read[id(entry)]
+
+
+def value_of(entry: Entry, found: np.ndarray) -> Any:
+    """What a user gets for the array of an entry: a Python number, blocks, or the array."""
+    if entry.python is not None:
+        return found.item()
+    array = new_array(found)
+    return array if entry.blocks is None else BlockArray(array, entry.blocks)
 
 
 def _placed(value: Any, leaf: Any) -> Any:
     """The value in the form and on the device of the leaf."""
+    if isinstance(value, BlockArray):
+        value = value.dequantize()
     if type(leaf) in PYTHON.values():
         return type(leaf)(value.item() if isinstance(value, Array) else value)
     if isinstance(leaf, np.ndarray | np.generic):

@@ -23,6 +23,11 @@ wrong shape are a `ShapeError`, those of a wrong dtype a `DtypeError`.
 from ..ir.lazy import listed as _listed
 from . import functional as functional, initializers as initializers, losses as losses
 from .attention import dot_product_attention as dot_product_attention
+from .blocks import (
+    BlockArray as BlockArray,
+    dequantize_blocks as dequantize_blocks,
+    quantize_blocks as quantize_blocks,
+)
 from .conv import (
     AvgPool as AvgPool,
     Conv as Conv,
