@@ -98,7 +98,7 @@ def _packed(x: np.ndarray, layout: BlockFormat) -> np.ndarray:
     groups = 1 if layout.scales is None else layout.scales.bits[0].places.size
     x = x.reshape(len(x), groups, layout.size // groups)
     step, least = _scales(x, layout)
-    if groups > 1:
+    if layout.scales is not None:
         step, least = _fitted(x, step, least, layout)
         step = _put_groups(blocks, step, layout.scales, layout.scale)
         if layout.minima is not None and layout.minimum is not None:
