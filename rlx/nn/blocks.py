@@ -66,8 +66,8 @@ def quantize_blocks(x: Any, format: str) -> BlockArray:
     """Quantize floats to blocks of few bits: `f[..., numbers]` gives a `BlockArray`.
 
     `format` is one of those of `dequantize_blocks`. q4_0, q4_1, q5_0, q5_1 and q8_0 have the bits
-    that ggml's reference gives; those of 256 numbers find scales and minima by least squares. It runs on
-    the host, in float32. Raises a `ShapeError` if the last axis does not part in blocks, a
+    that ggml's reference gives; those of 256 numbers find scales and minima by least squares. It
+    runs on the host, in float32. Raises a `ShapeError` if the last axis does not part in blocks, a
     `DtypeError` if x holds no floats, or numbers that are not finite.
 
     >>> quantize_blocks(np.arange(64) / 2.0, "q4_1").dequantize()[[0, 16, 63]].tolist()
