@@ -1,4 +1,4 @@
-"""Save trees of arrays in files and load them: safetensors, `.npz`, `.pt`, `.gguf`."""
+"""Save trees of arrays and load them: safetensors, `.npz`, `.pt`, `.gguf`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def load(
     rename: Rename = None,
     strict: bool = True,
 ) -> Any:
-    """Load what `save`, the safetensors library, NumPy, PyTorch or llama.cpp wrote at `path`.
+    """Load what `save` wrote at `path`, or safetensors, NumPy, PyTorch or llama.cpp.
 
     No code of a file is run. Without `like` it gives nested dicts, as `flax.serialization` does:
     `layers.0.weight` is in `tree["layers"]["0"]["weight"]`. With a tree `like` (a model, or specs

@@ -251,7 +251,7 @@ def _value(entry: Entry, read: dict[int, Any]) -> Any:
 
 
 def value_of(entry: Entry, found: np.ndarray) -> Any:
-    """What a user gets for the array of an entry: a Python number, blocks, or the array."""
+    """What a user gets for an entry: a Python number, blocks, or the array."""
     if entry.python is not None:
         return found.item()
     array = new_array(found)

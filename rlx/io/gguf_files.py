@@ -1,5 +1,6 @@
-"""The format GGUF of llama.cpp: typed metadata, then tensors, most of them in blocks of few bits.
+"""The format GGUF of llama.cpp: typed metadata, then tensors.
 
+Most tensors are in blocks of few bits.
 https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3, little-endian. Every
 count and length is compared with the bytes that are left before anything is made of it.
 """

@@ -195,7 +195,10 @@ def dequantize_blocks(x: Type, *, format: str) -> Type:
 
 
 def numbers_of(codes: Codes, blocks: np.ndarray) -> np.ndarray:
-    """The numbers that the codes in blocks stand for: `u8[..., nbytes]` gives `f32[..., codes]`."""
+    """The numbers that the codes in blocks stand for.
+
+    `u8[..., nbytes] → f32[..., codes]`.
+    """
     parts = [
         ((blocks[..., b.places].astype(INT) >> b.shifts) & ((1 << b.count) - 1)) << b.above
         for b in codes.bits
