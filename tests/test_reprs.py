@@ -34,12 +34,46 @@ def test_compiled_things_show_their_types():
     assert many.signature == "<lambda>(f32[3], f32[3], f32[3], f32[3], 5 more) -> f32[3]"
 
 
+def test_what_holds_much_shows_little():
+    compiled = rlx.jit(loss).lower(X).compile()
+    executable = repr(compiled.compiled.executable)
+    assert executable.startswith("<executable of ") and len(executable) < 80
+    graph = rlx.make_graph(loss)(X)
+    assert repr(graph) == "<graph loss(f32[3]) -> f32[]: 2 nodes>"
+    assert repr(rlx.Graph("empty")) == "<graph empty() -> nothing: 0 nodes>"
+    session = rlx.Session("reference")
+    session.compile(loss, X)
+    assert repr(session) == "<session on reference: 1 programs>"
+
+
+def test_optimizers_name_their_steps():
+    adam = rlx.optim.adam(1e-3)
+    assert repr(adam) == "<optimizer chain(scale_by_adam, scale)>"
+    assert repr(rlx.optim.clip_by_value(1.0)) == "<optimizer clip_by_value>"
+    assert repr(rlx.optim.chain(rlx.optim.scale(2.0))) == "<optimizer chain(scale)>"
+    assert "scale_by_zoom_linesearch" in repr(rlx.optim.lbfgs())
+    own = rlx.optim.Optimizer(lambda params: (), lambda grads, state, params=None: (grads, state))
+    assert repr(own) == "<optimizer test_optimizers_name_their_steps>"
+
+
+def test_functions_with_rules_and_of_jax_name_themselves():
+    assert repr(rlx.custom_jvp(loss)) == "<custom_jvp(loss)>"
+    assert repr(rlx.custom_vjp(loss)) == "<custom_vjp(loss)>"
+    pytest.importorskip("jax")
+    assert repr(rlx.from_jax(loss)) == "<from_jax(loss)>"
+
+
 def test_debug_shows_its_level():
     with rlx.debug(0):
         assert repr(rlx.debug) == "<rlx.debug at level 0>"
 
 
-@pytest.mark.parametrize("name", ["grad", "value_and_grad", "vmap", "jacfwd", "jacrev", "hessian"])
+TRANSFORMS = (
+    "grad value_and_grad vmap jacfwd jacrev hessian checkpoint nan_check verify show named_call"
+)
+
+
+@pytest.mark.parametrize("name", TRANSFORMS.split())
 def test_transforms_say_of_what_they_are(name):
     made = getattr(rlx, name)(loss)
     assert f"<function {name}(loss) at" in repr(made)

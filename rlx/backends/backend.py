@@ -88,6 +88,9 @@ class Executable:
     make_tier_up: Callable[[], Executable] | None = None  # the same program, with better code
     compile_seconds: float = 0.0  # what the machine code took to make, about
 
+    def __repr__(self) -> str:
+        return f"<executable of {self.code_bytes} bytes, {self.arena_bytes} for temporaries>"
+
     @cached_property
     def held_bytes(self) -> int:
         """Bytes in memory, roughly: code, text, loops, constants.

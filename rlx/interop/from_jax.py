@@ -56,6 +56,9 @@ class _Converted:
         self._jax_static_numbers = numbers
         self._jax_static_names = frozenset({*names, *_names_at(fun, numbers)})
 
+    def __repr__(self) -> str:
+        return f"<from_jax({self.__name__})>"
+
     @property
     def identity_parts(self) -> NoReturn:
         """There are none: what JAX records depends on more than rlx can see through."""

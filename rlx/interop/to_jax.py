@@ -10,7 +10,7 @@ from ..ir.errors import ArgumentError
 from ..ir.graph import Graph
 from ..ir.types import Type
 from ..trace import pytree
-from ..trace.make_graph import check_function, function_name, trace
+from ..trace.make_graph import check_function, function_name, titled, trace
 from ..trace.placement import check_unplaced
 from .containers import check_jax, is_keys, know_containers_of_jax, plain_key
 from .export import host_captures
@@ -49,7 +49,7 @@ def to_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
         results = run_in_jax(traced.graph, arrays)
         return pytree.unflatten(traced.out_tree, results)
 
-    converted.__name__ = function_name(fun)
+    converted.__name__, converted.__qualname__ = function_name(fun), titled("to_jax", fun)
     return converted
 
 

@@ -132,6 +132,9 @@ class Graph:
     placed: tuple[Placed, ...] = ()  # functions in it for a device, where all of it must run
     is_built: ClassVar[bool] = False  # op by op, by the user, rather than recorded
 
+    def __repr__(self) -> str:
+        return f"<graph {self.signature}: {len(self.nodes)} nodes>"
+
     def __str__(self) -> str:
         from .text import show  # which imports this file
 

@@ -126,7 +126,9 @@ def scale_by_zoom_linesearch(
         stepsize_precision,
         initial_guess_strategy == "keep",
     )
-    return Optimizer(_unsearched, functools.partial(_update, rules))
+    update: Any = functools.partial(_update, rules)
+    update.__qualname__ = "scale_by_zoom_linesearch"
+    return Optimizer(_unsearched, update)
 
 
 def _unsearched(params: Any) -> ZoomState:

@@ -191,6 +191,7 @@ def _like_adam(move: Callable[[Any, AdamState, Any], tuple[Any, AdamState]]) -> 
         updates, after = move(widened(grads), state, state.count + 1)
         return _as_given(updates, grads), after
 
+    update.__qualname__ = move.__qualname__
     return on_parameters(Optimizer(_adam_state, update))
 
 

@@ -34,7 +34,14 @@ class Optimizer(NamedTuple):
     """
 
     init: Callable[[Any], Any]
-    update: Callable[..., tuple[Any, Any]]
+    update: Callable[..., tuple[Any, Any]]  # its `__qualname__` begins with the optimizer's name
+
+    def __repr__(self) -> str:
+        return f"<optimizer {_name(self)}>"
+
+
+def _name(optimizer: Optimizer) -> str:
+    return getattr(optimizer.update, "__qualname__", "of a user").partition(".<locals>")[0]
 
 
 def of_kind(state: Any, kind: type) -> Any:
@@ -89,6 +96,7 @@ def on_parameters(optimizer: Optimizer) -> Optimizer:
         updates, state = optimizer.update(trained, state, pytree.without_state(params))
         return pytree.restore_state(updates, grads), state
 
+    update.__qualname__ = _name(optimizer)
     return Optimizer(init, update)
 
 
@@ -122,6 +130,7 @@ def chain(*optimizers: Optimizer) -> Optimizer:
             after.append(state)
         return grads, tuple(after)
 
+    update.__qualname__ = f"chain({', '.join(map(_name, optimizers))})"
     return Optimizer(init, update)
 
 
@@ -131,7 +140,12 @@ def stateless(change: Callable[[Any], Any]) -> Optimizer:
     >>> stateless(lambda grads: {"w": 2 * grads["w"]}).update({"w": 4.0}, ())[0]
     {'w': 8.0}
     """
-    return _step(lambda params: (), lambda grads, state, params=None: (change(grads), state))
+
+    def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        return change(grads), state
+
+    update.__qualname__ = getattr(change, "__qualname__", "stateless")
+    return _step(lambda params: (), update)
 
 
 class CountState(NamedTuple):

@@ -31,7 +31,7 @@ from ..ir.errors import ConfigError
 from ..ir.graph import Graph
 from ..ir.tracebacks import boundary
 from ..trace.callback import debug_callback, debug_print
-from ..trace.make_graph import trace
+from ..trace.make_graph import titled, trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,6 +111,7 @@ def show(fn: Callable[..., Any], *, file: Any = None) -> Callable[..., None]:
     def shown(*args: Any, **kwargs: Any) -> None:
         print(trace(fn, args, kwargs).graph, file=file)
 
+    shown.__qualname__ = titled("show", fn)
     return shown
 
 

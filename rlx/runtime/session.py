@@ -64,6 +64,9 @@ class Session:
         self.cache = CompileCache(capacity)
         self._queue = Queue()
 
+    def __repr__(self) -> str:
+        return f"<session on {self.device}: {self.cache.stats.entries} programs>"
+
     def compile(
         self,
         program: Graph | Callable[..., Any],

@@ -17,7 +17,7 @@ from ..runtime.arrays import prepare
 from ..trace import pytree
 from ..trace.arguments import flag
 from ..trace.array import Array
-from ..trace.make_graph import trace
+from ..trace.make_graph import titled, trace
 from ..trace.tensor import TracedTensor
 
 
@@ -67,4 +67,5 @@ def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[.
             results = interpret(traced.graph, arrays)
         return pytree.unflatten(traced.out_tree, list(map(Array, results)))
 
+    checked.__qualname__ = titled("nan_check", fn)
     return checked

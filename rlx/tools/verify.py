@@ -34,7 +34,7 @@ from ..trace import pytree
 from ..trace.apply import as_tensor
 from ..trace.arguments import members
 from ..trace.array import Array
-from ..trace.make_graph import function_name, trace
+from ..trace.make_graph import function_name, titled, trace
 from ..trace.tensor import TracedTensor
 
 TOGETHER = 64  # ops alone that are compiled as one program
@@ -134,6 +134,7 @@ def verify(
         _check_recording(fn, graph, at_once, wanted, tolerance)
         return Verification(function_name(fn), len(wanted), worst)
 
+    verified.__qualname__ = titled("verify", fn)
     return verified
 
 

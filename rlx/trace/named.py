@@ -11,7 +11,7 @@ from typing import Any
 from ..ir.errors import ArgumentError
 from ..ir.source import in_scope
 from ..ir.types import Size
-from .make_graph import check_function, function_name
+from .make_graph import check_function, function_name, titled
 
 _axes: ContextVar[dict[str, Size] | None] = ContextVar("named_axes", default=None)
 
@@ -116,4 +116,5 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
         with named_scope(scope):
             return fun(*args, **kwargs)
 
+    named.__qualname__ = titled("named_call", fun)
     return named

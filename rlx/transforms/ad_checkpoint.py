@@ -16,7 +16,7 @@ from ..ir.types import Type, is_inexact
 from ..trace import pytree
 from ..trace.apply import apply, as_operand
 from ..trace.arguments import names_of
-from ..trace.make_graph import check_function, trace
+from ..trace.make_graph import check_function, titled, trace
 from .custom import apply_nested
 from .grad import chosen_arguments, linearized
 
@@ -69,6 +69,7 @@ def checkpoint(
         attrs = {"policy": rule, "prevent_cse": prevent_cse}
         return apply_nested("checkpoint", traced, (given, named), **attrs)
 
+    wrapped.__qualname__ = titled("checkpoint", fun)
     return wrapped
 
 

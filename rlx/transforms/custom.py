@@ -63,6 +63,9 @@ class _Custom(ABC):
         self._nondiff = (*numbers, *(self._place_of(name) for name in names))
         self._symbolic_zeros = False
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}({self._name})>"
+
     def _place_of(self, name: str) -> int:
         known = list(inspect.signature(self._fn).parameters)
         if isinstance(name, str) and name in known:

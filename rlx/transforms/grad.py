@@ -488,4 +488,5 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
         args, _ = pytree.unflatten(traced.in_tree, results)
         return args
 
+    pull_back.__qualname__ = titled("linear_transpose", fun)
     return pull_back

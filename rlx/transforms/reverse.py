@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..trace.arguments import flag
-from ..trace.make_graph import check_function
+from ..trace.make_graph import check_function, titled
 from .closures import opened
 from .custom import custom_vjp
 from .grad import chosen_arguments, vjp
@@ -49,6 +49,8 @@ def fwd_and_bwd(
         found = pull_back(cotangent)
         return found if isinstance(argnums, Sequence) else found[0]
 
+    forward.__qualname__ = titled("forward", fun)
+    backward.__name__ = backward.__qualname__ = titled("backward", fun)
     return (jit(forward), jit(backward)) if jitted else (forward, backward)
 
 
