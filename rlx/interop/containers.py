@@ -1,6 +1,6 @@
-"""Containers that JAX knows, as modules of Flax and Equinox, made known to rlx.
+"""Containers that are registered with JAX, such as modules of Flax and Equinox.
 
-That happens when one is first met where a tree is taken apart.
+They are registered with rlx when a tree that has one is first flattened.
 """
 
 from __future__ import annotations

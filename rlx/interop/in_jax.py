@@ -31,7 +31,7 @@ def words(x: Any) -> Any:
 
 
 def operand_spec(x: Any) -> Any:
-    """What rlx is told of an argument of JAX."""
+    """The spec by which rlx records an argument of JAX."""
     if isinstance(x, jax.Array):
         return Type(as_dtype(np.dtype(x.dtype)), x.shape)
     operand = as_operand(x)

@@ -62,7 +62,7 @@ def _operand(x: Any, path: str) -> Any:
 
 
 def _spec(x: Any, operand: Any) -> Any:
-    """What JAX is told of an operand."""
+    """The spec by which JAX records an operand."""
     if _is_typed_key(x):
         return jax.ShapeDtypeStruct(x.shape, x.dtype)
     if is_python_scalar(operand):

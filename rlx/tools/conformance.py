@@ -130,7 +130,7 @@ class _Audit:
         return Outcome(*place, fault=fault, on_host=on_host)
 
     def _absent(self, graph: Graph) -> str:
-        """A dtype of a graph that cannot lie in the device's memory."""
+        """A dtype of a graph that the device's memory cannot hold."""
         stored = self.session.backend.target.stored
         used = {NAMES[v.dtype] for v in (*graph.params, *graph.results)}
         return min(used - stored, default="")

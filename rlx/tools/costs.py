@@ -1,6 +1,6 @@
 """The cost model of devices, and `rlx.explain_device`, a table of predictions.
 
-The model knows how fast a device does each kind of work: a `Curve` has measured times by size;
+The model has rates of each kind of work on a device: a `Curve` has measured times by size;
 between them, and beyond, times follow a line of logarithms.
 """
 
@@ -99,7 +99,7 @@ class Rates:
         return self.seconds(other, times * size)
 
     def moving(self, step: StepCost) -> float:
-        """The time to move the bytes of a step: of much data most lies far away."""
+        """The time to move the bytes of a step: most of many bytes come from main memory."""
         near = self.seconds("stream", step.nbytes - step.far)
         within = max(step.within, step.far)
         return near + (step.far / within * self.seconds("stream", within) if step.far else 0.0)
@@ -266,10 +266,10 @@ def prediction(
     places: int = 0,
     known: Rates | None = None,
 ) -> Prediction:
-    """What the model says of one device; an error if it cannot run the graph.
+    """What the model predicts for one device; an error if it cannot run the graph.
 
-    Arrays come and go at so many `places` of containers. `known` are rates other than those that
-    are kept.
+    Arrays are passed at so many `places` of containers. `known` are rates other than the stored
+    ones.
     """
     from ..lower.cost import notes, step_costs
     from ..lower.pipeline import lower  # with all of lowering, 20 ms to import
@@ -297,9 +297,9 @@ def prediction(
 def _transferred(
     memory: Any, graph: Graph, operands: Sequence[Any]
 ) -> tuple[list[float], list[float]]:
-    """The bytes of arrays that go to the device, and of those that come back.
+    """The bytes of arrays that are copied to the device, and of those copied back.
 
-    Results go where operands lie.
+    Results are where the operands are.
     """
     if memory is None:
         return [], []

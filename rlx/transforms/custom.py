@@ -79,7 +79,7 @@ class _Custom(ABC):
         return self if instance is None else functools.partial(self, instance)
 
     def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """Bind all arguments by position, with defaults, since rules know no names."""
+        """Bind all arguments by position, with defaults: rules take no keywords."""
         bound = inspect.signature(self._fn).bind(*args, **kwargs)
         bound.apply_defaults()
         if bound.kwargs:
@@ -346,9 +346,9 @@ def named_rule(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
 def record_rule(
     rule: Callable[..., Any], args: Sequence[Any], captures: Sequence[Any], held: Sequence[Value]
 ) -> Any:
-    """Record a user's rule in the current graph, and give its results.
+    """Record a user's rule in the current graph, and return its results.
 
-    `held` are the values that stand for `captures`, which the function uses from outside.
+    `held` are the values that stand for `captures`, the arrays the function uses from outside.
     """
     try:
         traced = trace(rule, args)

@@ -104,7 +104,7 @@ def eager(function: Function) -> Function:
 
 
 def _is_due(kind: _Kind, arrays: Sequence[Any]) -> bool:
-    """Count one more call, and tell whether the kind is to be compiled."""
+    """Count one more call, and return whether calls of this kind are to be compiled."""
     kind.done += max(FEW, 2 * sum(x.size for x in arrays))
     return kind.done >= short_ways.ENOUGH
 

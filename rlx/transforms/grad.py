@@ -36,7 +36,7 @@ TANGENT_SIDES = ("the primals", "the tangents")
 def linearized(graph: Graph, active: Sequence[bool]) -> tuple[Split, list[bool]]:
     """Split the jvp graph into values with residuals, and the linear map of tangents.
 
-    Also tells which results have a tangent.
+    Returns also which results have a tangent.
     """
     pushed, out_active = jvp_graph(graph, active)
     known = [True] * len(graph.params) + [False] * sum(active)

@@ -23,9 +23,10 @@ DEEPEST = 4  # cheap nodes one after another
 def split_graph(
     graph: Graph, known: Sequence[bool], out_known: Sequence[bool] | None = None
 ) -> Split:
-    """Split a graph; `known` tells for each parameter whether it is known.
+    """Split a graph in a known and an unknown part; `known` has a bool per parameter.
 
-    With `out_known`, results it denies are given by the unknown side even if they are known.
+    With `out_known`, results that it marks false are returned by the unknown part even if they are
+    known.
     """
     mixed, is_known = _separate(graph, known)
     if out_known is None:

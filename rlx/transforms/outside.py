@@ -1,4 +1,4 @@
-"""Guards of kept recordings: what they captured is checked at every call.
+"""Guards of cached recordings: what they captured is checked at every call.
 
 Made from the walk of `identity` through a function, an `Outside` tells whether all that the
 function reads from outside is unchanged, by the identity of objects and of arrays' memory.
@@ -168,7 +168,7 @@ def may_change_outside(walk: Walk, has_containers: bool) -> bool:
 
 
 def may_ask_what_it_is(walk: Walk) -> bool:
-    """Whether functions of a walk might tell an array from a traced tensor."""
+    """Whether functions of a walk might distinguish an array from a traced tensor."""
     codes = [x for _, x in walk.met.values() if isinstance(x, types.CodeType)]
     return bool((walk.names | _called(walk)) & _ASKS) or any(map(_compares_objects, codes))
 

@@ -105,8 +105,8 @@ def repeated(
 ) -> Any:
     """Compute `plain(*args, **kwargs)`, by code compiled for an earlier such call.
 
-    `options`, which are `typed`, and the `functions` that are recorded belong to the kind of the
-    call. `lent` tells arguments that reach the functions as they are.
+    `options`, which are `typed`, and the `functions` that are recorded are part of the key. `lent`
+    marks arguments that reach the functions as they are.
     """
     if _is_off or _state.is_inside or current() is not None:
         return plain(*args, **kwargs)

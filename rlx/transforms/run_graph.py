@@ -38,9 +38,9 @@ AS_IT_IS = CompileOptions(precision=AS_WRITTEN)  # policies are for what the use
 def run_graph(graph: Graph, operands: Sequence[Any]) -> list[Any]:
     """Run a graph on operands, or record it as a call in the open trace.
 
-    Results are arrays if nothing is traced, on the device of the operands; if these all lie on the
-    host, on the default device. Operands are arrays, tensors, numbers, or values of an enclosing
-    graph (captures).
+    Results are arrays if nothing is traced, on the device of the operands, or on the default device
+    if all operands are on the host. Operands are arrays, tensors, numbers, or values of an
+    enclosing graph (captures).
     """
     if any(isinstance(x, TracedTensor | Value) for x in operands):
         values = [_recorded(x, p) for x, p in zip(operands, graph.params, strict=True)]
@@ -105,7 +105,7 @@ def _compiled(graph: Graph) -> CompiledGraph | None:
 
 
 def run_beside(graph: Graph, results: Sequence[Any], what: str) -> None:
-    """Place a graph on the device where other results lie."""
+    """Place a graph on the device where other results are."""
     there = next((x for x in results if isinstance(x, Array) and x._device is not None), None)
     if there is not None:
         graph.place([Placed(what, there.device, str(user_source()))])

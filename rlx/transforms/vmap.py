@@ -69,7 +69,7 @@ def batch_graph(
     size: Size,
     out_batched: Sequence[bool] | None = None,
 ) -> tuple[Graph, list[bool]]:
-    """Make the graph of a batch of members, and tell which results are batched.
+    """Make the graph of a batch of members; return it with which results are batched.
 
     Batched parameters have a new axis 0 of the given size. Results of `out_batched` are repeated
     along a new axis 0 if they are the same for all members.

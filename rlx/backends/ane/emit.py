@@ -26,7 +26,7 @@ def run(graph: Graph, arrays: Sequence[Var], table: Table) -> list[Var]:
 
 
 def _hidden(x: Var) -> Var:
-    """A value that MIL does not know: it takes a known one for that of every round."""
+    """The value as one that MIL does not take for a constant of every step."""
     made = same(x)
     made._sym_val = None
     return made

@@ -187,7 +187,7 @@ def _saturated(x: mx.array, form: mx.Dtype) -> mx.array:
 
 
 def make_complex(re: mx.array, im: mx.array) -> mx.array:
-    """Complex numbers of their parts; those of float64 lie as pairs."""
+    """Complex numbers of their parts; those of float64 are stored as pairs."""
     pairs = mx.stack([re, im], axis=-1)
     return pairs if re.dtype == mx.float64 else mx.squeeze(pairs.view(mx.complex64), -1)
 
@@ -200,7 +200,7 @@ def as_real(x: mx.array) -> mx.array:
 
 
 def as_complex(x: mx.array) -> mx.array:
-    """Complex numbers of parts that lie along the last axis."""
+    """Complex numbers of parts that are along the last axis."""
     return x if x.dtype == mx.float64 else mx.squeeze(x.view(mx.complex64), -1)
 
 

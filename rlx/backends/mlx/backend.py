@@ -39,7 +39,7 @@ class MlxBackend(Backend):
 
     @functools.cached_property
     def target(self) -> Target:  # type: ignore[override]
-        """What lies in the device's memory."""
+        """The target, with the dtypes that the device's memory can hold."""
         plain = Target(self.name, has_symbolic_sizes=False)
         if not self.is_gpu:
             return plain

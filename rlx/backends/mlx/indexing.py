@@ -42,10 +42,10 @@ def _places(
     start_axes: Axes,
     sizes: Sequence[int],
 ) -> tuple[mx.array, mx.array | None]:
-    """Where each window element lies in row-major memory, and whether its window fits.
+    """The place of each window element in memory, and whether its window fits.
 
-    Both have the window's axes at `window_axes` and those of the index vectors at the others (or
-    are 1 long there).
+    Places count in row-major order. Both have the window's axes at `window_axes` and those of the
+    index vectors at the others (or are 1 long there).
     """
     rank = len(window_axes) + indices.ndim - 1
     point_axes = [i for i in range(rank) if i not in window_axes]

@@ -1,4 +1,4 @@
-"""Arrays of MLX: where it computes, how dtypes lie in memory, its errors."""
+"""Arrays of MLX: where it computes, how dtypes are stored, its errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _thread = threading.local()
 
 @contextmanager
 def computing(device: mx.Device, name: str) -> Iterator[None]:
-    """Compute on a device in the block; what fails there is an error of the house."""
+    """Compute on a device in the block; a failure there is an error of rlx."""
     check_process(name, _PROCESS)
     if not hasattr(_thread, "leaving") and threading.current_thread() is not _MAIN:
         _thread.leaving = _Leaving()
@@ -174,7 +174,7 @@ class MlxData:
 
 @final
 class MlxMemory:
-    """Where arrays of a device of MLX lie."""
+    """The memory of a device of MLX."""
 
     def __init__(self, name: str, device: mx.Device) -> None:
         self.name, self.device = name, device

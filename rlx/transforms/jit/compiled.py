@@ -432,7 +432,7 @@ def may_be_better(entry: Compiled) -> bool:
 
 @final
 class TimedPath:
-    """A call path that times its calls, to tell when better code pays."""
+    """A call path that times its calls, to find out when better code pays off."""
 
     def __init__(
         self, path: Callable[..., Any], entry: Compiled, settle: Callable[[Compiled], None]

@@ -109,8 +109,8 @@ def call_path(
 ) -> Callable[..., Any]:
     """Make the call path to `entry` for arguments like these.
 
-    Of the leaves that are numbers, `scalars` tells the Python type that each must have, or None if
-    it must be an array. The `held` arrays are passed after them.
+    `scalars` has, for each leaf, the Python type of a number, or None for an array. The `held`
+    arrays are passed after the arguments.
     """
     writer = _Writer()
     given = writer.given(entry, traced, arguments, scalars, held)

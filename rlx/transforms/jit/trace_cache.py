@@ -27,7 +27,7 @@ from .signature import Key
 class TraceCache:
     """The entry of a function and one kind of arguments in the trace cache.
 
-    Functions that depend on more than can be hashed (files, clocks, prints) are not kept.
+    Functions that depend on what cannot be hashed (files, clocks, prints) are not cached.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class TraceCache:
     def recall(
         self, fn: Callable[..., Any], leaves: Sequence[Any], mark_static: MarkStatic
     ) -> Compiled | None:
-        """The compiled function, if an earlier process kept it."""
+        """The compiled function, if an earlier process stored it."""
         known = self._memory.read() if self._memory else None
         if known is None or self._memory is None:
             return None
@@ -86,9 +86,9 @@ class TraceCache:
         return Compiled.of(traced, compiled, mark_static, self._options, whole)
 
     def keep(self, entry: Compiled) -> None:
-        """Keep the function for later processes.
+        """Store the function for later processes.
 
-        It is not kept if tracing changed what the function depends on.
+        It is not stored if tracing changed what the function depends on.
         """
         traced = entry.traced
         why = self._why
