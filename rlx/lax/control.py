@@ -19,12 +19,12 @@ from ..transforms.vmap import vmap
 def cond(
     pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
 ) -> Array:
-    """Call `true_fun(*operands)` if `pred` holds, else `false_fun(*operands)`."""
+    """Return `true_fun(*operands)` if `pred` holds, else `false_fun(*operands)`."""
     return control.cond(pred, true_fun, false_fun, *operands)
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Array:
-    """Call `branches[index](*operands)`, with the index clamped to the branches."""
+    """Return `branches[index](*operands)`, the index clamped to the branches."""
     return control.switch(index, branches, *operands)
 
 
@@ -93,8 +93,8 @@ def platform_dependent(
 ) -> Array:
     """Call the function for the platform `cpu`, or `default` if there is none.
 
-    The functions are `per_platform`, by keyword, and are called with `args`. Without one for it it
-    is an `ArgumentError`.
+    Returns its result. The functions are `per_platform`, by keyword, and are called with `args`.
+    Without one for it it is an `ArgumentError`.
     """
     chosen = per_platform.get("cpu", default)
     if chosen is None:

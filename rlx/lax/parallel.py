@@ -165,7 +165,7 @@ def all_to_all(
     """Split along one axis, send part i to member i, and join along another axis.
 
     They are `split_axis` and `concat_axis`. The former vanishes and the latter is new, or if
-    `tiled` both stay.
+    `tiled` both stay. Returns what arrived, of the structure of `x`.
     """
     _refuse_groups(axis_index_groups)
 
