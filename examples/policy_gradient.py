@@ -42,7 +42,7 @@ def play(policy, key):
         states[i], actions[i] = state, action
         return i + 1, move(state, action), states, actions
 
-    start = rlx.random.uniform(key, (4,), minval=-0.05, maxval=0.05)
+    start = rlx.random.uniform(rlx.random.fold_in(key, LONGEST), (4,), minval=-0.05, maxval=0.05)
     empty = rnp.zeros((LONGEST, 4)), rnp.zeros(LONGEST, "int32")
     length, _, states, actions = rlx.while_loop(stands, step, (0, start, *empty))
     return states, actions, length
@@ -98,11 +98,11 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=150, help="steps of the optimizer")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where the picture goes")
     asked = parser.parse_args()
-    key = rlx.random.key(0)
-    policy = first = nn.MLP([4, 32, 2], key=key, activation=nn.tanh)
+    keys = rlx.random.split(rlx.random.key(0), 4)
+    policy = first = nn.MLP([4, 32, 2], key=keys[0], activation=nn.tanh)
     state, returns = optimizer.init(policy), []
     for i in track(range(asked.steps), description="playing"):
-        policy, state, mean = improve(policy, state, rlx.random.fold_in(key, i))
+        policy, state, mean = improve(policy, state, rlx.random.fold_in(keys[1], i))
         returns.append(float(mean))
     print(f"mean return: {returns[0]:.1f} -> {np.mean(returns[-10:]):.1f} of {LONGEST}")
-    draw(returns, play(first, key), play(policy, key), asked.out / "policy_gradient.png")
+    draw(returns, play(first, keys[2]), play(policy, keys[3]), asked.out / "policy_gradient.png")

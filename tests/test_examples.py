@@ -59,7 +59,7 @@ SHORT_RUNS = {  # each draws out/NAME.png
         lambda r_hat, off, low, high: r_hat < 1.05 and off < 0.1 and 0.9 < low < high < 1.1,
     ),
     "policy_gradient": Example(
-        "--steps 30", rf"return: {NUMBER} -> {NUMBER}", lambda first, last: last > 5 * first
+        "--steps 40", rf"return: {NUMBER} -> {NUMBER}", lambda first, last: last > 5 * first
     ),
 }
 

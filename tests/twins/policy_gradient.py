@@ -38,7 +38,7 @@ def play(policy, key):
         states, actions = states.at[i].set(state), actions.at[i].set(action)
         return i + 1, move(state, action), states, actions
 
-    start = jax.random.uniform(key, (4,), minval=-0.05, maxval=0.05)
+    start = jax.random.uniform(jax.random.fold_in(key, LONGEST), (4,), minval=-0.05, maxval=0.05)
     empty = jnp.zeros((LONGEST, 4)), jnp.zeros(LONGEST, "int32")
     length, _, states, actions = jax.lax.while_loop(stands, step, (0, start, *empty))
     return states, actions, length
@@ -94,14 +94,14 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=150, help="steps of the optimizer")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where the picture goes")
     asked = parser.parse_args()
-    key = jax.random.key(0)
+    keys = jax.random.split(jax.random.key(0), 4)
     rngs = nnx.Rngs(0)
     policy = first = nnx.Sequential(
         nnx.Linear(4, 32, rngs=rngs), nnx.tanh, nnx.Linear(32, 2, rngs=rngs)
     )
     state, returns = optimizer.init(policy), []
     for i in track(range(asked.steps), description="playing"):
-        policy, state, mean = improve(policy, state, jax.random.fold_in(key, i))
+        policy, state, mean = improve(policy, state, jax.random.fold_in(keys[1], i))
         returns.append(float(mean))
     print(f"mean return: {returns[0]:.1f} -> {np.mean(returns[-10:]):.1f} of {LONGEST}")
-    draw(returns, play(first, key), play(policy, key), asked.out / "policy_gradient.png")
+    draw(returns, play(first, keys[2]), play(policy, keys[3]), asked.out / "policy_gradient.png")
