@@ -143,9 +143,19 @@ def faults(place: str) -> Iterator[str]:
     unsaid = sorted(name for name in raised(place) if name not in text)
     if unsaid:
         yield f"does not say that it raises {', '.join(unsaid)}"
+    if is_layer(place) and "→" not in own:
+        yield "does not give the shapes, as `f32[..., n] → f32[..., m]`"
     is_done = first.split()[0].strip(",").lower() in VERBS
     if is_done and not needs_no_word(place) and not RESULT.search(own):
         yield "does not say what it returns"
+
+
+def is_layer(place: str) -> bool:
+    value = CALLABLES[place]
+    if not inspect.isclass(value) or not issubclass(value, rlx.nn.Module):
+        return False
+    # the shapes of a sequence are those of its layers
+    return "__call__" in dir(value) and value is not rlx.nn.Sequential
 
 
 def needs_no_word(place: str) -> bool:
