@@ -132,9 +132,9 @@ def update_state(layer: Any, updated: Any = None, /, **values: Any) -> None:
     1
     """
     if updated is not None:
-        sides = "the layer", "the updated one"
-        pytree.flatten_like(pytree.flatten(layer)[1], updated, "update_state", sides)
-        pytree.flatten_like(pytree.flatten(updated)[1], layer, "update_state", sides[::-1])
+        ours, theirs = "the layer", "the updated one"
+        pytree.flatten_like(pytree.flatten(layer)[1], updated, "update_state", (ours, theirs))
+        pytree.flatten_like(pytree.flatten(updated)[1], layer, "update_state", (theirs, ours))
         for old, new in zip(_stateful(layer), _stateful(updated), strict=True):
             _update(old, {name: getattr(new, name) for name in _state_of(new)})
             _collector_of(old).elsewhere.pop(id(old), None)

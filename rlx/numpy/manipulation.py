@@ -467,7 +467,7 @@ def rot90(m: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     return flip(swapaxes(m, first, second), second)
 
 
-def roll(a: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Array:
+def roll(a: Tensor, shift: Tensor | Sequence[int], axis: Axis = None) -> Array:
     """Shift elements cyclically by `shift` along axes; None flattens first."""
     a = as_tensor(a).copy()
     if axis is None:
