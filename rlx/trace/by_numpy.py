@@ -187,7 +187,17 @@ def _with_number(
             pair = (y, x) if is_first else (x, y)
             hot, number = short_ways.exact_code(function, pair), y
             left = 0 if hot is None else OFTEN
-        return _computed(ufunc, y, data) if is_first else _computed(ufunc, data, y)
+        # as `_computed`, a call of which takes as long as a sum
+        try:
+            made = _quietly(ufunc, y, data) if is_first else _quietly(ufunc, data, y)
+        except RuntimeError:
+            made = _ignored(ufunc, y, data) if is_first else _ignored(ufunc, data, y)
+        if type(made) is not np.ndarray:
+            return _array(made)
+        made.setflags(False)  # type: ignore[call-arg]  # as `_array` does
+        array = _new(Array)
+        array._data, array._device = made, None
+        return array
 
     return quick
 
