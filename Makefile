@@ -58,7 +58,7 @@ junk: $(VENV)/test.stamp  ## every public function with junk for each argument; 
 fuzz-files: $(VENV)/test.stamp  ## 100,000 mutated files of each format: refused or read, memory bounded
 	RLX_CACHE=0 $(BIN)/python tests/fuzz_files.py --count 100000
 
-killed: $(VENV)/test.stamp  ## a training killed 20 times: it ends with the same bits
+killed: $(VENV)/test.stamp  ## two trainings, each killed 20 times: they end with the same bits
 	KILLS=20 $(BIN)/python -m pytest -q tests/test_training_files.py -k killed_training
 
 guards: $(VENV)/test.stamp  ## 5000 random programs, their arrays between forbidden pages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib
 import io
 import os
@@ -11,7 +12,6 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -121,25 +121,27 @@ def test_a_gpt_writes_with_its_cache_what_it_writes_without(monkeypatch: pytest.
 
 def test_a_server_answers_many_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("fastapi", reason='needs fastapi: pip install "rlx[examples]"')
-    pytest.importorskip("httpx", reason='needs httpx: pip install "rlx[examples]"')
-    from fastapi.testclient import TestClient
-
+    httpx = pytest.importorskip("httpx", reason='needs httpx: pip install "rlx[examples]"')
     server = example("serve_http", monkeypatch)
-    images = np.random.default_rng(0).uniform(size=(40, 64)).astype("float32")
-    server.export(tmp_path / "digits.rlx", images, np.arange(40, dtype="int32") % 10, 3)
+    images = np.random.default_rng(0).uniform(size=(64, 64)).astype("float32")
+    server.export(tmp_path / "digits.rlx", images, np.arange(64, dtype="int32") % 10, 3)
     predict = server.load(tmp_path / "digits.rlx")
     wanted = predict(images).argmax(-1).tolist()
-    with TestClient(server.application(predict)) as client, ThreadPoolExecutor(8) as threads:
-        assert client.get("/health").json() == {"status": "ok"}
+    places = [slice(i, i + 1 + i % 3) for i in range(38)]
+    wrong = [{}, {"images": []}, {"images": [[1.0]]}, {"images": "x"}]
 
-        def digits(part: np.ndarray) -> list[int]:
-            return client.post("/predict", json={"images": part.tolist()}).json()["digits"]
+    async def ask() -> None:
+        transport = httpx.ASGITransport(app=server.application(predict))
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            assert (await client.get("/health")).json() == {"status": "ok"}
+            queries = [{"images": images[place].tolist()} for place in places] + wrong
+            asked = [client.post("/predict", json=query) for query in queries]
+            answers = await asyncio.gather(*asked)
+            for answer, place in zip(answers[:38], places, strict=True):
+                assert answer.json()["digits"] == wanted[place]
+            assert [answer.status_code for answer in answers[38:]] == [422] * 4
 
-        parts = [images[i : i + 1 + i % 3] for i in range(38)]
-        asked = [wanted[i : i + 1 + i % 3] for i in range(38)]
-        assert list(threads.map(digits, parts)) == asked
-        for wrong in ({}, {"images": []}, {"images": [[1.0]]}, {"images": "x"}):
-            assert client.post("/predict", json=wrong).status_code == 422
+    asyncio.run(ask())
 
 
 def test_train_digits(tmp_path: Path):

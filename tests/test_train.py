@@ -162,6 +162,7 @@ WRONG = {
     "start is 6": lambda: batches(ROWS, 2, start=6),
     "epochs is -1": lambda: batches(ROWS, 2, epochs=-1),
     "steps is -1": lambda: batches(ROWS, 2, steps=-1),
+    "drop_last is 'x'": lambda: batches(ROWS, 2, drop_last="x"),
     "map is 3, not a function": lambda: batches(ROWS, 2, map=3),
     "a key is uint32": lambda: batches(ROWS, 2, key=0),
     r"data is f32\[10\], which has no numbers": lambda: rlx.jit(lambda x: batches(x, 2) and x)(

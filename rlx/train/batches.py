@@ -83,8 +83,9 @@ class Batches:
         self._arrays, self._structure, self._rows = _arrays_of(data)
         self._size = count_of("batches: size", size, 1)
         self._key = None if key is None else _known_key(key)
+        drops = flag("batches: drop_last", drop_last)
         whole, rest = divmod(self._rows, self._size)
-        self._per_epoch = whole + (rest > 0 and not flag("batches: drop_last", drop_last))
+        self._per_epoch = whole + (rest > 0 and not drops)
         if not self._per_epoch:
             raise AttributeValueError(
                 f"batches: {self._rows} rows are less than a batch of {self._size}",
