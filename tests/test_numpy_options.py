@@ -139,3 +139,12 @@ def test_a_keyword_that_is_none_is_told_of_the_function_that_was_called():
     for name in ("std", "nanstd", "var", "nanvar"):
         with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword"):
             getattr(rnp, name)(np.ones(3), k=1)
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (3, 7), (4, 4), (5, 1)])
+@pytest.mark.parametrize("wrap", [False, True])
+def test_fill_diagonal_wraps_in_a_tall_matrix(shape, wrap):
+    wanted = np.zeros(shape, np.float32)
+    found = rnp.fill_diagonal(wanted, 2.0, wrap)
+    np.fill_diagonal(wanted, 2.0, wrap)
+    np.testing.assert_array_equal(found, wanted)

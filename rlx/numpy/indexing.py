@@ -317,6 +317,10 @@ def fill_diagonal(a: Tensor, val: Tensor, wrap: bool = False, *, inplace: bool =
     """
     check_copied("fill_diagonal", inplace)
     a = with_axes("fill_diagonal: a", a, 2)
+    if flag("fill_diagonal: wrap", wrap) and a.ndim == 2:
+        rows, columns = a.shape
+        flat = np.arange(0, rows * columns, columns + 1, dtype="int32")
+        return a.at[np.divmod(flat, columns)].set(val)
     line = np.arange(min(a.shape), dtype="int32")
     return a.at[(line,) * a.ndim].set(val)
 
