@@ -39,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import junk_values
 import numpy as np
 from junk_calls import CALLS, METHODS
+from junk_models import MODELS
 from junk_values import BY_NAME, JUNK
 from parity.arguments import ARRAYS
 from parity.tables import by_function
@@ -135,7 +136,7 @@ def calls() -> dict[str, list[tuple[str, Call]]]:
             call = _parsed(case.text, name)
             if call is not None and ast.unparse(ast.parse(call.function)) == name.split(".")[-1]:
                 found.setdefault(name, []).append((case.module, call))
-    for line in filter(None, (CALLS + METHODS).splitlines()):
+    for line in filter(None, (CALLS + METHODS + MODELS).splitlines()):
         call = _parsed(line)
         assert call is not None, line
         found.setdefault(call.name.removeprefix("rlx."), []).append(("", call))

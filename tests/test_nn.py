@@ -203,6 +203,49 @@ def test_dropout():
         nn.Dropout(1.5)
 
 
+class Halved(nn.Module):
+    """A layer of a user, which knows no keys."""
+
+    factor: Any
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.factor
+
+
+class Noisy(nn.Module):
+    """A layer of a user that takes anything by keyword."""
+
+    def __call__(self, x: Any, **more: Any) -> Any:
+        return x + rlx.random.normal(more["key"], x.shape)
+
+
+def test_layers_in_a_sequence_need_not_take_a_key():
+    model = nn.Sequential([Halved(rnp.array(0.5)), lambda x: x + 1, nn.Sequential([nn.relu])])
+    x = rnp.array([2.0, -4.0])
+    for key in (None, KEY):
+        np.testing.assert_array_equal(model(x, key=key), [2.0, 0.0])
+    np.testing.assert_array_equal(nn.Sequential([nn.WeightNorm(Weighted(x))])(x, key=KEY), x * x)
+    both = nn.Sequential([Halved(rnp.array(0.5)), nn.Dropout(0.5), Noisy()])
+    y = rlx.jit(lambda model, x: model(x, key=KEY))(both, x)
+    keys = [rlx.random.fold_in(KEY, i) for i in range(3)]
+    np.testing.assert_allclose(y, Noisy()(nn.Dropout(0.5)(x * 0.5, key=keys[1]), key=keys[2]))
+    with pytest.raises(ArgumentError, match="was given no key"):
+        both(x)
+
+
+class Weighted(nn.Module):
+    weight: Any
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.weight
+
+
+def test_dropout_of_whole_axes():
+    x = rnp.ones((6, 5, 4, 3))
+    y = np.asarray(nn.Dropout(0.5, broadcast_dims=(1, -2))(x, key=KEY))
+    assert (y == y[:, :1, :1]).all() and set(np.unique(y)) == {0.0, 2.0}
+
+
 def test_sequential_gives_each_layer_its_key():
     layers = nn.Sequential([nn.Linear(4, 4, key=KEY), nn.tanh, nn.Dropout(0.5)])
     dropped = nn.Dropout(0.5)(nn.tanh(layers.layers[0](ROWS)), key=rlx.random.fold_in(KEY, 2))

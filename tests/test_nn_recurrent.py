@@ -102,11 +102,13 @@ def test_two_bidirectional_layers_of_lengths_are_those_of_torch(kind: str):
     hidden = last[0] if kind == "LSTM" else last
     found = [s[0] if kind == "LSTM" else s for pair in states for s in pair]
     same(np.stack(found), hidden)
+    if kind == "LSTM":
+        same(np.stack([s[1] for pair in states for s in pair]), last[1])
     for i, layer in enumerate(slope.layers):
-        for mine, other in zip(
-            weights_of(layer.forward.cell), slopes_of(theirs, f"_l{i}"), strict=True
-        ):
-            same(mine, other)
+        for way, suffix in ((layer.forward, ""), (layer.backward, "_reverse")):
+            wanted = slopes_of(theirs, f"_l{i}{suffix}")
+            for mine, other in zip(weights_of(way.cell), wanted, strict=True):
+                same(mine, other)
 
 
 def test_a_sequence_in_two_parts_is_the_whole():
@@ -144,6 +146,30 @@ def test_dropout_between_layers_needs_a_key_in_training():
     assert (y != nn.inference(layer)(X)[0]).any()
 
 
+@pytest.mark.parametrize("name", CELLS)
+def test_no_times_and_lengths_of_zero(name: str):
+    layer = nn.RNN(CELLS[name](4, 5, key=KEY, dtype="float64"))
+    start = rlx.tree.map(lambda x: x + 0.5, layer.cell.initial_state((3,)))
+    y, state = layer(X[:, :0], start)
+    assert y.shape == (3, 0, 5)
+    for mine, wanted in zip(rlx.tree.leaves(state), rlx.tree.leaves(start), strict=True):
+        same(mine, wanted)
+    for reverse in (False, True):
+        found, after = layer.replace(reverse=reverse)(X, start, lengths=[0, 6, 0])
+        assert not found[0].any() and found[1].all()
+        for mine, wanted in zip(rlx.tree.leaves(after), rlx.tree.leaves(start), strict=True):
+            same(mine[::2], wanted[::2])
+
+
+def test_states_of_another_dtype_meet_the_inputs():
+    layer = nn.RNN(nn.LSTMCell(4, 5, key=KEY, dtype="bfloat16"))
+    x = rnp.asarray(X, "bfloat16")
+    y, (h, c) = layer(x)
+    assert {str(a.dtype) for a in (y, h, c)} == {"bfloat16"}
+    y, (h, c) = layer(x, (rnp.zeros((3, 5)), rnp.zeros((3, 5), "bfloat16")))
+    assert {str(a.dtype) for a in (y, h, c)} == {"float32"}
+
+
 def test_wrong_arguments_say_what_to_do():
     layer = nn.RNN(nn.GRUCell(4, 5, key=KEY))
     for wrong in (
@@ -151,6 +177,12 @@ def test_wrong_arguments_say_what_to_do():
         lambda: layer(X[0, 0]),
         lambda: layer(X, np.zeros((2, 5))),
         lambda: layer(X, lengths=[1, 2]),
+        lambda: layer(X, lengths=[1, 2, 7]),
+        lambda: layer(X, lengths=[1, 2, -1]),
+        lambda: nn.GRUCell(4, 5, key=KEY)(None, X[:, 0]),
+        lambda: nn.LSTMCell(4, 5, key=KEY)(np.zeros((3, 5)), X[:, 0]),
+        lambda: nn.GRU(4, 5, key=KEY, bidirectional=True)(X, (np.zeros((3, 5)),)),
+        lambda: nn.GRU(4, 5, key=KEY)(X, 3),
         lambda: nn.RNN(nn.Linear(4, 5, key=KEY)),
         lambda: nn.LSTMCell(0, 5, key=KEY),
         lambda: nn.LSTM(4, 5, key=KEY, layers=0),

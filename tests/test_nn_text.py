@@ -45,7 +45,7 @@ def test_long_modules_print_on_several_lines():
               axis=1,
             ),
             'norm': GroupNorm(scale=f32[4], bias=f32[4], size=4, groups=2, eps=1e-05),
-            'extra': Dropout(rate=0.5, inference=False),
+            'extra': Dropout(rate=0.5, inference=False, broadcast_dims=()),
           },
           pair=(f32[2],),
           nothing=[],

@@ -65,6 +65,24 @@ def layer_of(**options: Any) -> Any:
     return nn.MultiHeadAttention(8, 4, key=KEY, dtype="float64", **options)
 
 
+def same_attention_slopes(slope: Any, theirs: Any) -> None:
+    parts = (slope.query, slope.key, slope.value)
+    weights = np.concatenate([np.asarray(p.weight).T for p in parts])
+    same(weights, theirs.in_proj_weight.grad)
+    same(np.concatenate([p.bias for p in parts]), theirs.in_proj_bias.grad)
+    same_linear_slopes(slope.out, theirs.out_proj)
+
+
+def same_linear_slopes(slope: Any, theirs: Any) -> None:
+    same(np.asarray(slope.weight).T, theirs.weight.grad)
+    same(slope.bias, theirs.bias.grad)
+
+
+def same_norm_slopes(slope: Any, theirs: Any) -> None:
+    same(slope.scale, theirs.weight.grad)
+    same(slope.bias, theirs.bias.grad)
+
+
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_attention_is_that_of_torch(is_causal: bool):
     mine = moved(layer_of())
@@ -77,9 +95,7 @@ def test_attention_is_that_of_torch(is_causal: bool):
     y, slope, (x_slope,) = slopes(mine, X, is_causal=is_causal)
     same(y, wanted)
     same(x_slope, x.grad)
-    found = np.concatenate([np.asarray(p.weight).T for p in (slope.query, slope.key, slope.value)])
-    same(found, theirs.in_proj_weight.grad)
-    same(np.asarray(slope.out.weight).T, theirs.out_proj.weight.grad)
+    same_attention_slopes(slope, theirs)
     same(mine(X, mask=CAUSAL if is_causal else None), wanted)
 
 
@@ -105,7 +121,11 @@ def test_encoder_layer_is_that_of_torch(norm_first: bool):
     y, slope, (x_slope,) = slopes(mine, X)
     same(y, wanted)
     same(x_slope, x.grad)
-    same(np.asarray(slope.first.weight).T, theirs.linear1.weight.grad)
+    same_attention_slopes(slope.attention, theirs.self_attn)
+    same_linear_slopes(slope.first, theirs.linear1)
+    same_linear_slopes(slope.second, theirs.linear2)
+    same_norm_slopes(slope.attention_norm, theirs.norm1)
+    same_norm_slopes(slope.feedforward_norm, theirs.norm2)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
@@ -129,10 +149,14 @@ def test_decoder_layer_is_that_of_torch(norm_first: bool):
     x, memory = (torch().tensor(a, requires_grad=True) for a in (X, MEMORY))
     wanted = theirs(x, memory, tgt_mask=torch().tensor(~CAUSAL))
     wanted.square().sum().backward()
-    y, _, (x_slope, memory_slope) = slopes(mine, X, MEMORY)
+    y, slope, (x_slope, memory_slope) = slopes(mine, X, MEMORY)
     same(y, wanted)
     same(x_slope, x.grad)
     same(memory_slope, memory.grad)
+    same_attention_slopes(slope.attention, theirs.self_attn)
+    same_attention_slopes(slope.cross_attention, theirs.multihead_attn)
+    same_linear_slopes(slope.second, theirs.linear2)
+    same_norm_slopes(slope.cross_norm, theirs.norm2)
 
 
 @pytest.mark.parametrize("position", [None, "rope", "alibi"])
@@ -176,6 +200,25 @@ def test_positions_count_from_each_other():
     same(nn.alibi_slopes(3), [1 / 16, 1 / 256, 1 / 4])
 
 
+def test_positions_without_a_causal_mask_know_no_direction():
+    layer = layer_of(position="alibi")
+    same(layer(X[:, ::-1]), np.asarray(layer(X))[:, ::-1])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_training_of_halves_is_as_exact_as_use(dtype: str):
+    """Products and their softmax are in float32; a query that sees nothing gets numbers."""
+    layer = nn.MultiHeadAttention(8, 4, key=KEY, dropout=1e-9, position="alibi", dtype=dtype)
+    x, mask = rnp.asarray(X * 4, dtype), CAUSAL.copy()
+    mask[2] = False
+    trained, used = layer(x, mask=mask, key=KEY), nn.inference(layer)(x, mask=mask)
+    assert trained.dtype == dtype and bool(rnp.isfinite(trained).all())
+    wide = [np.asarray(rnp.asarray(y, "float32")) for y in (trained, used)]
+    np.testing.assert_allclose(
+        wide[0], wide[1], 0, 4 * float(rnp.finfo(dtype).eps) * np.abs(wide[1]).max()
+    )
+
+
 def test_dropout_of_weights_needs_a_key_in_training():
     layer = layer_of(dropout=0.5, kv_heads=2, position="alibi")
     with pytest.raises(RlxError, match="was given no key"):
@@ -195,6 +238,8 @@ def test_wrong_arguments_say_what_to_do():
         lambda: nn.MultiHeadAttention(8, 4, key=KEY, position="learned"),
         lambda: layer_of()(X[0]),
         lambda: layer_of()(X[..., :7]),
+        lambda: layer_of(dropout=0.5)(X, mask=CAUSAL.astype(int), key=KEY),
+        lambda: layer_of()(X, mask=CAUSAL[:4]),
         lambda: layer_of(position="rope")(X, MEMORY),
         lambda: nn.rotary_embedding(X[0, 0]),
     ):

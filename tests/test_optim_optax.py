@@ -21,19 +21,11 @@ RATE = 0.02
 
 def pairs(o: Any, is_ours: bool) -> dict[str, Any]:
     """Optimizers of one of the libraries; names that differ are written for both."""
-    decay = o.add_decay if is_ours else o.add_decayed_weights
-
-    def by_rank(tree: Any) -> Any:
-        return {key: "matrix" if x.ndim == 2 else "rest" for key, x in tree.items()}
-
-    accumulated = (
-        o.multi_steps(o.adam(RATE), 3)
-        if is_ours
-        else o.MultiSteps(o.adam(RATE), 3, accumulator_dtype=jnp.float64)
-    )
-    muon = o.muon if is_ours else o.contrib.muon
+    contrib = o if is_ours else o.contrib
+    muon, key = contrib.muon, rlx.random.key(0) if is_ours else jax.random.key(0)
     falling = schedules.linear(RATE, 0.0, STEPS) if is_ours else o.linear_schedule(RATE, 0.0, STEPS)
     return {
+        **wrapped(o, contrib, is_ours),
         "sgd": o.sgd(RATE, 0.9, nesterov=True),
         "rmsprop": o.rmsprop(RATE, momentum=0.5),
         "adam": o.adam(falling, eps_root=1e-9),
@@ -50,9 +42,48 @@ def pairs(o: Any, is_ours: bool) -> dict[str, Any]:
         "lars": o.lars(RATE, 0.1, trust_coefficient=0.1, nesterov=True),
         "lion": o.lion(RATE),
         "novograd": o.novograd(RATE, weight_decay=0.1),
-        "ema": o.chain(o.ema(0.9), o.sgd(RATE)),
+        "adabelief": o.adabelief(RATE),
+        "adabelief_nesterov": o.adabelief(falling, eps=1e-8, nesterov=True),
+        "adamaxw": o.adamaxw(RATE, weight_decay=falling),
+        "adan": o.adan(RATE, weight_decay=0.1),
+        "amsgrad": o.amsgrad(RATE),
+        "fromage": o.fromage(RATE),
+        "nadamw": o.nadamw(RATE, weight_decay=0.1),
+        "noisy_sgd": o.noisy_sgd(RATE, key=key),
+        "optimistic": o.optimistic_gradient_descent(RATE, 0.9, 0.7),
+        "plain_sgd": o.sgd(falling),
+        "rmsprop_centered": o.rmsprop(RATE, 0.8, 1e-6, 0.1, False, True, 0.5, True),
+        "rmsprop_of_torch": o.rmsprop(RATE, initial_scale=0.2, eps_in_sqrt=False),
+        "sign_sgd": o.sign_sgd(RATE),
+        "signum": o.signum(RATE),
+        "sm3": o.sm3(RATE),
+        "yogi": o.yogi(RATE),
         "muon": muon(RATE, weight_decay=0.1),
         "muon_of_size": muon(RATE, nesterov=False, consistent_rms=0.2, adam_learning_rate=0.1),
+    }
+
+
+def wrapped(o: Any, contrib: Any, is_ours: bool) -> dict[str, Any]:
+    """Optimizers made of optimizers."""
+    decay = o.add_decay if is_ours else o.add_decayed_weights
+
+    def by_rank(tree: Any) -> Any:
+        return {key: "matrix" if x.ndim == 2 else "rest" for key, x in tree.items()}
+
+    accumulated = (
+        o.multi_steps(o.adam(RATE), 3)
+        if is_ours
+        else o.MultiSteps(o.adam(RATE), 3, accumulator_dtype=jnp.float64)
+    )
+    climb = o.chain(contrib.normalize(), o.sgd(0.05, 0.5))
+    rising = schedules.linear(0.0, RATE, 9) if is_ours else o.linear_schedule(0.0, RATE, 9)
+    return {
+        "ema": o.chain(o.ema(0.9), o.sgd(RATE)),
+        "sam": contrib.sam(o.adam(RATE), climb),
+        "sam_of_three": contrib.sam(o.sgd(RATE, 0.9), climb, 3, reset_state=False),
+        "schedule_free": contrib.schedule_free(o.sgd(RATE), RATE),
+        "schedule_free_rising": contrib.schedule_free(o.adamw(rising, 0.0), rising, 0.95, 1.0),
+        "zeros": o.partition({"matrix": o.set_to_zero(), "rest": o.sgd(RATE)}, by_rank),
         "multi_steps": accumulated,
         "masked": o.chain(o.sgd(RATE), o.masked(decay(0.01), {"w": True, "v": False, "b": True})),
         "partition": o.partition({"matrix": o.lion(RATE), "rest": o.adam(RATE)}, by_rank),

@@ -13,11 +13,12 @@ from typing import Any
 from .. import numpy as rnp
 from ..ir.errors import AttributeValueError as AttributeValueError, ShapeError as ShapeError
 from ..ir.lazy import listed as listed
-from ..ir.types import is_inexact as is_inexact
+from ..ir.types import is_inexact as is_inexact, promote as promote
 from ..trace.apply import as_tensor as as_tensor
 from ..trace.arguments import count_of as count_of, flag as flag, members as members, wrong as wrong
 from ..trace.array import Array
 from ..trace.axes import some_axes as some_axes
+from ..trace.promotion import FLOAT as FLOAT
 
 __dir__ = listed(__name__)
 
@@ -125,7 +126,7 @@ def resize(
         )
     for axis in axes:
         scale = sizes[axis] / image.shape[axis]
-        weights = _weights(image.shape[axis], sizes[axis], scale, 0.0, KERNELS[kind], antialias)
+        weights = _weights(result, axis, sizes[axis], scale, 0.0, KERNELS[kind], antialias)
         result = _weighted(result, weights, axis)
     return result
 
@@ -170,7 +171,7 @@ def scale_and_translate(
             raise wrong(f"scale_and_translate: {what}", x, f"of the shape ({len(axes)},)", fix)
     for i, axis in enumerate(axes):
         weights = _weights(
-            image.shape[axis], sizes[axis], scale[i], translation[i], KERNELS[kind], antialias
+            result, axis, sizes[axis], scale[i], translation[i], KERNELS[kind], antialias
         )
         result = _weighted(result, weights, axis)
     return result
@@ -185,14 +186,24 @@ def _method(method: str | ResizeMethod) -> ResizeMethod:
 
 
 def _weights(
-    size: int, new: int, scale: Any, translation: Any, kernel: Callable[[Any], Any], antialias: bool
+    image: Any,
+    axis: int,
+    new: int,
+    scale: Any,
+    translation: Any,
+    kernel: Callable[[Any], Any],
+    antialias: bool,
 ) -> Array:
-    """The matrix whose column j has the weights of the elements for the new element j."""
+    """The matrix whose column j has the weights of the elements for the new element j.
+
+    It is in float32, or in float64 for an image of such numbers.
+    """
+    size, dtype = image.shape[axis], promote(rnp.finfo(image.dtype).dtype, FLOAT)
     antialias = flag("antialias", antialias)
     inverse = 1.0 / scale
     width = rnp.maximum(inverse, 1.0) if antialias else 1.0
-    place = (rnp.arange(new, dtype="float32") + 0.5) * inverse - translation * inverse - 0.5
-    distance = rnp.abs(place[None, :] - rnp.arange(size, dtype="float32")[:, None]) / width
+    place = (rnp.arange(new, dtype=dtype) + 0.5) * inverse - translation * inverse - 0.5
+    distance = rnp.abs(place[None, :] - rnp.arange(size, dtype=dtype)[:, None]) / width
     weights = kernel(distance)
     total = rnp.sum(weights, axis=0, keepdims=True)
     weights = rnp.where(rnp.abs(total) > LEAST, weights / rnp.where(total != 0, total, 1), 0)

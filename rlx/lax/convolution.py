@@ -227,7 +227,7 @@ def conv_transpose(
             fix = "give a pair for each axis of the image"
             raise wrong("conv_transpose: padding", padding, f"for {count} axes", fix)
         lines = zip(seen, steps, each, strict=True)
-        padding = [_transposed_pads(*line) for line in lines]
+        padding = [transposed_pads(*line) for line in lines]
     if flag("conv_transpose: transpose_kernel", transpose_kernel):
         out, inputs, *spatial = specs.rhs_spec
         order = list(range(kernel.ndim))
@@ -245,8 +245,8 @@ def conv_transpose(
     )
 
 
-def _transposed_pads(window: int, stride: int, padding: Any) -> tuple[int, int]:
-    """The pads of the spread input, for those of the convolution it is the gradient of.
+def transposed_pads(window: int, stride: int, padding: Any) -> tuple[int, int]:
+    """The pads of the spread input, for those of the convolution that it transposes.
 
     That one has windows of so many places, and this stride.
     """
@@ -354,7 +354,7 @@ def conv_transpose_shape_tuple(
     spatial = []
     for n, window, stride, pads in zip(image[2:], kernel[2:], steps, each, strict=True):
         if isinstance(pads, str):
-            low, high = _transposed_pads(window, stride, pads)
+            low, high = transposed_pads(window, stride, pads)
         else:
             low, high = integers(f"{name}: the padding of an axis", pads, 2)
         spatial.append((n - 1) * stride - window + 2 + low + high)

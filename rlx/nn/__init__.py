@@ -1,8 +1,8 @@
 """Neural networks: modules as pytrees, layers, losses, initial values.
 
 A module is a pytree whose fields are its parameters and its state; layers are made of sizes and a
-key. Read `module.py`, then `layers.py` and `state.py`; convolutions and pooling are in `conv.py`,
-recurrent layers in `recurrent.py`, blocks of transformers in `transformer.py`.
+key. Read `module.py`, then `layers.py` and `state.py`; convolutions are in `conv.py`, pooling in
+`pooling.py`, recurrent layers in `recurrent.py`, blocks of transformers in `transformer.py`.
 
 These parameters of layers mean the same everywhere:
 
@@ -28,15 +28,8 @@ from .blocks import (
     dequantize_blocks as dequantize_blocks,
     quantize_blocks as quantize_blocks,
 )
-from .conv import (
-    AvgPool as AvgPool,
-    Conv as Conv,
-    ConvTranspose as ConvTranspose,
-    MaxPool as MaxPool,
-    avg_pool as avg_pool,
-    max_pool as max_pool,
-    min_pool as min_pool,
-)
+from .conv import Conv as Conv, ConvTranspose as ConvTranspose
+from .embedding import Embedding as Embedding, EmbeddingBag as EmbeddingBag
 from .filters import (
     combine as combine,
     filter as filter,
@@ -87,15 +80,28 @@ from .functional import (
 from .layers import (
     MLP as MLP,
     Dropout as Dropout,
-    Embedding as Embedding,
     Lambda as Lambda,
     LayerNorm as LayerNorm,
     Linear as Linear,
+    PReLU as PReLU,
     RMSNorm as RMSNorm,
     Sequential as Sequential,
 )
 from .module import Module as Module, field as field
 from .norms import BatchNorm as BatchNorm, GroupNorm as GroupNorm, InstanceNorm as InstanceNorm
+from .pooling import (
+    AdaptiveAvgPool as AdaptiveAvgPool,
+    AdaptiveMaxPool as AdaptiveMaxPool,
+    AvgPool as AvgPool,
+    MaxPool as MaxPool,
+    adaptive_avg_pool as adaptive_avg_pool,
+    adaptive_max_pool as adaptive_max_pool,
+    avg_pool as avg_pool,
+    global_avg_pool as global_avg_pool,
+    global_max_pool as global_max_pool,
+    max_pool as max_pool,
+    min_pool as min_pool,
+)
 from .quantization import (
     dequantize as dequantize,
     fake_quantize as fake_quantize,
@@ -110,6 +116,13 @@ from .recurrent import (
     GRUCell as GRUCell,
     LSTMCell as LSTMCell,
     SimpleRNNCell as SimpleRNNCell,
+)
+from .resizing import (
+    PixelShuffle as PixelShuffle,
+    PixelUnshuffle as PixelUnshuffle,
+    Upsample as Upsample,
+    pixel_shuffle as pixel_shuffle,
+    pixel_unshuffle as pixel_unshuffle,
 )
 from .state import (
     inference as inference,
@@ -139,14 +152,17 @@ from ..ir.errors import with_advice as _with_advice  # isort: skip
 __dir__ = _listed(__name__, "functional", "initializers", "losses")
 
 _LAST = "with channels last"
+_OF_ANY_RANK = (
+    "Conv ConvTranspose MaxPool AvgPool AdaptiveMaxPool AdaptiveAvgPool BatchNorm InstanceNorm"
+).split()
 __getattr__ = _with_advice(
     "rlx.nn",
     {
-        **dict.fromkeys(("Conv1d", "Conv2d", "Conv3d"), f"use nn.Conv, {_LAST}"),
-        **dict.fromkeys(("ConvTranspose1d", "ConvTranspose2d"), f"use nn.ConvTranspose, {_LAST}"),
-        **dict.fromkeys(("MaxPool1d", "MaxPool2d"), f"use nn.MaxPool, {_LAST}"),
-        **dict.fromkeys(("AvgPool1d", "AvgPool2d"), f"use nn.AvgPool, {_LAST}"),
-        **dict.fromkeys(("BatchNorm1d", "BatchNorm2d"), f"use nn.BatchNorm, {_LAST}"),
+        **{f"{name}{n}d": f"use nn.{name}, {_LAST}" for name in _OF_ANY_RANK for n in (1, 2, 3)},
+        **dict.fromkeys(("Dropout1d", "Dropout2d"), "use nn.Dropout with broadcast_dims=(1, 2)"),
+        "Identity": "use nn.identity, a function; nn.Sequential takes functions as layers",
+        "Flatten": "use a function: lambda x: x.reshape(len(x), -1)",
+        "Embed": "use nn.Embedding",
         "Dense": "use nn.Linear",
         "inference_mode": "use nn.inference(model)",
         "make_with_state": "use y, model = nn.with_state(model)(x)",

@@ -1,6 +1,7 @@
 """Layers: modules with parameters, called with an array.
 
-Every layer takes `key`, which only those use that draw random numbers.
+The layers of rlx take `key`, which only those use that draw random numbers; a layer of a user
+need not.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from typing import Any, final
 from .. import numpy as rnp, random
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
-from ..trace.arguments import flag, members, wrong
+from ..trace.arguments import count_of, flag, members, wrong
 from ..trace.array import Array
-from ..trace.axes import number
+from ..trace.array_arguments import known_real
+from ..trace.axes import integer, number, some_axes
 from ..trace.make_graph import check_function
 from ..trace.promotion import convert, wide_dtype
 from . import initializers
+from .arguments import bias_of, call_layer, check_features, drawn, scale_of
 from .functional import layer_norm, relu, rms_norm
 from .initializers import Initializer
 from .module import Module, field
@@ -43,9 +46,9 @@ class Linear(Module):
         initializer: Initializer | None = None,
         dtype: Any = "float32",
     ) -> None:
-        initializer = initializer or initializers.lecun_normal()
-        self.weight = initializer(key, (in_size, out_size), dtype)
-        self.bias = rnp.zeros((out_size,), dtype) if use_bias else None
+        default = initializers.lecun_normal()
+        self.weight = drawn("Linear", initializer, default, key, (in_size, out_size), dtype)
+        self.bias = bias_of("Linear", use_bias, out_size, dtype)
 
     def __call__(self, x: Any, *, key: Any = None) -> Array:
         if self.bias is None:
@@ -56,48 +59,39 @@ class Linear(Module):
 
 
 @final
-class Embedding(Module):
-    """Embedding: a row of a table for each index: `i32[...] → f32[..., size]`.
-
-    The table has `count` rows.
-    """
-
-    weight: Array
-
-    def __init__(
-        self,
-        count: int,
-        size: int,
-        *,
-        key: Any,
-        initializer: Initializer | None = None,
-        dtype: Any = "float32",
-    ) -> None:
-        initializer = initializer or initializers.normal(1.0)
-        self.weight = initializer(key, (count, size), dtype)
-
-    def __call__(self, index: Any, *, key: Any = None) -> Array:
-        return rnp.take(self.weight, index, axis=0)
-
-
-@final
 class LayerNorm(Module):
     """Layer normalization of the last axis, then times `scale` plus `bias`.
 
-    `f32[..., size] → f32[..., size]`, see `layer_norm`.
+    `f32[..., size] → f32[..., size]`. From "Layer Normalization", Ba et al., 2016.
+
+    >>> LayerNorm(2, use_bias=False)(rnp.array([1.0, 3.0])).round(3).tolist()
+    [-1.0, 1.0]
     """
 
-    scale: Array
-    bias: Array
+    scale: Array | None
+    bias: Array | None
+    size: int = field(static=True)
     eps: float = field(static=True)
 
-    def __init__(self, size: int, *, eps: float = 1e-5, dtype: Any = "float32") -> None:
-        self.scale = rnp.ones((size,), dtype)
-        self.bias = rnp.zeros((size,), dtype)
-        self.eps = eps
+    def __init__(
+        self,
+        size: int,
+        *,
+        eps: float = 1e-5,
+        use_scale: bool = True,
+        use_bias: bool = True,
+        dtype: Any = "float32",
+    ) -> None:
+        self.size = count_of("LayerNorm: the size", size, 1)
+        self.scale = scale_of("LayerNorm", use_scale, self.size, dtype)
+        self.bias = bias_of("LayerNorm", use_bias, self.size, dtype)
+        self.eps = known_real("LayerNorm: eps", eps)
 
     def __call__(self, x: Any, *, key: Any = None) -> Array:
-        return layer_norm(x, self.scale, self.bias, eps=self.eps)
+        x = as_tensor(x)
+        scale = rnp.ones((self.size,), x.dtype) if self.scale is None else self.scale
+        bias = rnp.zeros((self.size,), x.dtype) if self.bias is None else self.bias
+        return layer_norm(x, scale, bias, eps=self.eps)
 
 
 @final
@@ -123,19 +117,29 @@ class Dropout(Module):
     """Dropout: zeroes numbers with probability `rate`, scales others up.
 
     `f32[...] → f32[...]`. In training mode it needs a key, else it is an `ArgumentError`; in
-    inference mode, `nn.inference(model)`, it returns the numbers as they are.
+    inference mode, `nn.inference(model)`, it returns the numbers as they are. Along the axes
+    `broadcast_dims` all are zeroed or none, as in Flax: with (1, 2) whole channels of images.
 
     >>> from rlx import nn
     >>> x = rnp.ones((2, 3))
     >>> y = Dropout(0.5)(x, key=random.key(0))
     >>> nn.inference(Dropout(0.5))(x) is x
     True
+    >>> Dropout(0.5, broadcast_dims=1)(x, key=random.key(0)).tolist()
+    [[0.0, 0.0, 0.0], [2.0, 2.0, 2.0]]
     """
 
     rate: float = field(static=True)
     inference: bool = field(static=True)
+    broadcast_dims: tuple[int, ...] = field(static=True)
 
-    def __init__(self, rate: float = 0.5, *, inference: bool = False) -> None:
+    def __init__(
+        self,
+        rate: float = 0.5,
+        *,
+        broadcast_dims: int | Sequence[int] = (),
+        inference: bool = False,
+    ) -> None:
         if not 0 <= number("Dropout: the rate", rate) <= 1:
             raise ArgumentError(
                 f"Dropout: the rate {rate} is no probability",
@@ -143,6 +147,10 @@ class Dropout(Module):
             )
         self.rate = float(rate)
         self.inference = flag("Dropout: inference", inference)
+        what = "Dropout: broadcast_dims"
+        is_one = not isinstance(broadcast_dims, Sequence)
+        axes = (broadcast_dims,) if is_one else members(what, broadcast_dims)
+        self.broadcast_dims = tuple(integer(what, axis) for axis in axes)
 
     def __call__(self, x: Any, *, key: Any = None) -> Array:
         x = as_tensor(x)
@@ -156,8 +164,34 @@ class Dropout(Module):
             )
         if self.rate == 1:
             return rnp.zeros_like(x)
-        is_kept = random.bernoulli(key, 1 - self.rate, x.shape)
+        axes = some_axes("Dropout: broadcast_dims", self.broadcast_dims, x.ndim)
+        shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
+        is_kept = random.bernoulli(key, 1 - self.rate, shape)
         return rnp.where(is_kept, x / (1 - self.rate), 0.0)
+
+
+@final
+class PReLU(Module):
+    """PReLU: the number, or a trained slope times it if it is negative.
+
+    `f32[..., n] → f32[..., n]`. `slope` is its first value. There is one for all, or with `size`
+    one for each feature, which come last. From "Delving Deep into Rectifiers", He et al., 2015.
+
+    >>> PReLU()(rnp.array([2.0, -4.0])).tolist()
+    [2.0, -1.0]
+    """
+
+    slope: Array
+
+    def __init__(self, size: int = 1, *, slope: float = 0.25, dtype: Any = "float32") -> None:
+        size = count_of("PReLU: the size", size, 1)
+        self.slope = rnp.full((size,), known_real("PReLU: slope", slope), dtype)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
+        x = as_tensor(x)
+        if self.slope.shape[0] != 1:
+            check_features("PReLU", x, self.slope.shape[0], 0)
+        return rnp.where(x >= 0, x, x * self.slope)
 
 
 @final
@@ -172,7 +206,14 @@ class Lambda(Module):
 
 @final
 class Sequential(Module):
-    """Layers, or functions, one after the other; each gets a key of its own."""
+    """Layers, or functions, one after the other.
+
+    Each gets a key of its own, if it takes one; functions and modules without `key` do not.
+
+    >>> model = Sequential([Linear(2, 3, key=random.key(0)), relu, Dropout(0.5)])
+    >>> model(rnp.ones((4, 2)), key=random.key(1)).shape
+    (4, 3)
+    """
 
     layers: tuple[Module, ...]
 
@@ -187,8 +228,7 @@ class Sequential(Module):
 
     def __call__(self, x: Any, *, key: Any = None) -> Array:
         for i, layer in enumerate(self.layers):
-            # a module need not be callable; __init__ has checked that these are
-            x = layer(x, key=None if key is None else random.fold_in(key, i))  # type: ignore[operator]
+            x = call_layer(layer, x, key=None if key is None else random.fold_in(key, i))
         return x
 
 
@@ -235,7 +275,7 @@ class MLP(Module):
         )
         self.activation = activation
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         for layer in self.layers[:-1]:
             x = self.activation(layer(x))
         return self.layers[-1](x)

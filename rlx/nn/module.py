@@ -29,6 +29,7 @@ from typing_extensions import dataclass_transform
 
 from ..ir.errors import ArgumentError, DtypeError, ImmutableError, StaticArgumentError
 from ..trace import pytree
+from ..trace.arguments import flag
 from ..trace.array import Array
 from ..trace.index.aliasing import InField, put_in_field, ties_of
 from ..trace.tensor import TracedTensor
@@ -133,6 +134,7 @@ def field(*, static: bool = False, state: bool = False, **options: Any) -> Any:
     >>> Counter(3)
     Counter(count=3)
     """
+    static, state = flag("field: static", static), flag("field: state", state)
     if static and state:
         raise ArgumentError(
             "a field is static, or it is state, not both",

@@ -17,6 +17,7 @@ from ..trace.array_arguments import known_real
 from ..trace.promotion import FLOAT, convert, result_dtype
 from ..transforms.custom import stop_gradient
 from ..transforms.eager import eager
+from .arguments import bias_of, scale_of
 from .module import Module, field
 from .state import check_is_held, latest, update_state
 
@@ -66,8 +67,8 @@ class BatchNorm(Module):
         dtype: Any = "float32",
     ) -> None:
         size = count_of("BatchNorm: the size", size, 1)
-        self.scale = rnp.ones((size,), dtype) if use_scale else None
-        self.bias = rnp.zeros((size,), dtype) if use_bias else None
+        self.scale = scale_of("BatchNorm", use_scale, size, dtype)
+        self.bias = bias_of("BatchNorm", use_bias, size, dtype)
         wide = promote(rnp.zeros((), dtype).dtype, FLOAT)
         self.mean, self.var = rnp.zeros((size,), wide), rnp.ones((size,), wide)
         self.momentum = known_real("BatchNorm: the momentum", momentum)
@@ -149,8 +150,8 @@ class GroupNorm(Module):
                 fix="use a number of groups that divides the size",
             )
         self.eps = known_real("GroupNorm: eps", eps)
-        self.scale = rnp.ones((size,), dtype) if use_scale else None
-        self.bias = rnp.zeros((size,), dtype) if use_bias else None
+        self.scale = scale_of("GroupNorm", use_scale, size, dtype)
+        self.bias = bias_of("GroupNorm", use_bias, size, dtype)
 
     def __call__(self, x: Any, *, key: Any = None) -> Array:
         x = as_tensor(x)
@@ -185,8 +186,8 @@ class InstanceNorm(Module):
     ) -> None:
         self.size = count_of("InstanceNorm: the size", size, 1)
         self.eps = known_real("InstanceNorm: eps", eps)
-        self.scale = rnp.ones((size,), dtype) if use_scale else None
-        self.bias = rnp.zeros((size,), dtype) if use_bias else None
+        self.scale = scale_of("InstanceNorm", use_scale, size, dtype)
+        self.bias = bias_of("InstanceNorm", use_bias, size, dtype)
 
     def __call__(self, x: Any, *, key: Any = None) -> Array:
         x = as_tensor(x)

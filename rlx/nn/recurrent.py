@@ -14,9 +14,10 @@ from .. import lax, numpy as rnp, random
 from ..ir.errors import ArgumentError, ShapeError
 from ..trace import pytree
 from ..trace.apply import as_tensor
-from ..trace.arguments import callable_of, count_of, flag
+from ..trace.arguments import callable_of, count_of, flag, members, pair
 from ..trace.array import Array
 from ..trace.promotion import convert
+from .arguments import lengths_of
 from .functional import sigmoid, tanh
 from .layers import Dropout
 from .module import Module, field
@@ -109,7 +110,9 @@ class SimpleRNNCell(Module):
 
     def __call__(self, state: Any, x: Any, *, key: Any = None) -> tuple[Array, Array]:
         x = _check_input("SimpleRNNCell", x, self.weight.shape[0])
-        return self.step(state, self.project(x))
+        projected = self.project(x)
+        state = _checked_state("SimpleRNNCell", self, state, x.shape[:-1], projected.dtype)
+        return self.step(state, projected)
 
     def initial_state(self, batch: Sequence[int] = ()) -> Array:
         """Zeros: `f32[*batch, size]`."""
@@ -157,7 +160,9 @@ class LSTMCell(Module):
 
     def __call__(self, state: Any, x: Any, *, key: Any = None) -> tuple[tuple[Array, Array], Array]:
         x = _check_input("LSTMCell", x, self.weight.shape[0])
-        return self.step(state, self.project(x))
+        projected = self.project(x)
+        state = _checked_state("LSTMCell", self, state, x.shape[:-1], projected.dtype)
+        return self.step(state, projected)
 
     def initial_state(self, batch: Sequence[int] = ()) -> tuple[Array, Array]:
         """Zeros: `(f32[*batch, size], f32[*batch, size])`."""
@@ -209,7 +214,9 @@ class GRUCell(Module):
 
     def __call__(self, state: Any, x: Any, *, key: Any = None) -> tuple[Array, Array]:
         x = _check_input("GRUCell", x, self.weight.shape[0])
-        return self.step(state, self.project(x))
+        projected = self.project(x)
+        state = _checked_state("GRUCell", self, state, x.shape[:-1], projected.dtype)
+        return self.step(state, projected)
 
     def initial_state(self, batch: Sequence[int] = ()) -> Array:
         """Zeros: `f32[*batch, size]`."""
@@ -273,8 +280,8 @@ class RNN(Module):
         batch = x.shape[:-2]
         state = self.cell.initial_state(batch) if state is None else state
         projected = rnp.moveaxis(self.cell.project(x), -2, 0)
-        state = _checked_state(self.cell, state, batch, projected.dtype)
-        there = None if lengths is None else _there("RNN", lengths, x)
+        state = _checked_state("RNN", self.cell, state, batch, projected.dtype)
+        there = None if lengths is None else _there(lengths, x)
 
         def step(state: Any, now: Any) -> tuple[Any, Any]:
             projected, is_there = now
@@ -312,7 +319,7 @@ class Bidirectional(Module):
     def __call__(
         self, x: Any, state: Any = None, *, lengths: Any = None, key: Any = None
     ) -> tuple[Array, tuple[Any, Any]]:
-        first, second = (None, None) if state is None else state
+        first, second = (None, None) if state is None else pair("Bidirectional: state", state)
         one, first = self.forward(x, first, lengths=lengths)
         other, second = self.backward(x, second, lengths=lengths)
         return rnp.concatenate([one, other], axis=-1), (first, second)
@@ -349,7 +356,7 @@ class _Stacked(Module):
     def __call__(
         self, x: Any, state: Any = None, *, lengths: Any = None, key: Any = None
     ) -> tuple[Any, Any]:
-        given = (None,) * len(self.layers) if state is None else tuple(state)
+        given = (None,) * len(self.layers) if state is None else members("the states", state)
         if len(given) != len(self.layers):
             raise ArgumentError(
                 f"{len(given)} states for {len(self.layers)} layers",
@@ -448,29 +455,23 @@ def _sequence(name: str, x: Any, cell: Any) -> Array:
     return x if weight is None else _check_input(name, x, weight.shape[0])
 
 
-def _checked_state(cell: Any, state: Any, batch: tuple[Any, ...], dtype: Any) -> Any:
+def _checked_state(name: str, cell: Any, state: Any, batch: tuple[Any, ...], dtype: Any) -> Any:
     """The state as arrays of the shapes of the first one, in the dtype of all that comes."""
     wanted, spec = pytree.flatten(cell.initial_state(batch))
     sides = "that of the cell", "the given one"
-    given = [as_tensor(x) for x in pytree.flatten_like(spec, state, "RNN: the state", sides)]
+    given = [as_tensor(x) for x in pytree.flatten_like(spec, state, f"{name}: the state", sides)]
     for x, y in zip(wanted, given, strict=True):
         if y.shape != x.shape:
             raise ShapeError(
-                f"RNN: a state is {y.type}, for a sequence whose batch is {batch}",
-                fix=f"give one of shape {x.shape}, or none: it starts with zeros",
+                f"{name}: a state is {y.type}, for inputs whose batch is {batch}",
+                fix=f"give one of shape {x.shape}, such as those of initial_state({batch})",
             )
     dtype = rnp.result_type(dtype, *(x.dtype for x in given))
     return pytree.unflatten(spec, [convert(x, dtype) for x in given])
 
 
-def _there(name: str, lengths: Any, x: Any) -> Array:
+def _there(lengths: Any, x: Any) -> Array:
     """Which times are there, times first: `bool[time, ..., 1]`."""
-    lengths = as_tensor(lengths)
-    if lengths.shape != x.shape[:-2] or lengths.dtype.kind not in "iu":
-        raise ShapeError(
-            f"{name}: the lengths are {lengths.type}",
-            fix=f"give an integer for each member of the batch, of shape {x.shape[:-2]}",
-        )
+    limits = lengths_of("RNN: the lengths", lengths, x.shape[:-2], x.shape[-2])
     ticks = rnp.arange(x.shape[-2], dtype="int32")
-    there = ticks < lengths[..., None]
-    return rnp.moveaxis(there, -1, 0)[..., None]
+    return rnp.moveaxis(ticks < limits[..., None], -1, 0)[..., None]

@@ -239,7 +239,7 @@ def inference(model: Any, value: bool = True) -> Any:
 
     >>> from rlx import nn
     >>> inference(nn.Sequential([nn.relu, nn.Dropout(0.5)])).layers[1]
-    Dropout(rate=0.5, inference=True)
+    Dropout(rate=0.5, inference=True, broadcast_dims=())
     """
     value = flag("inference: the value", value)
 

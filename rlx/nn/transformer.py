@@ -12,18 +12,20 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from .. import lax, numpy as rnp, random
-from ..ir.errors import ArgumentError, BoundsError, ShapeError
+from ..ir.errors import ArgumentError, BoundsError, DtypeError, ShapeError
+from ..ir.ops.attention.blocks import HIDDEN
 from ..ir.ops.custom import Rule
 from ..ir.source import user_source
+from ..ir.types import promote
 from ..trace.apply import as_tensor
 from ..trace.arguments import callable_of, choice, count_of, flag
 from ..trace.array import Array
 from ..trace.array_arguments import known_real
 from ..trace.index.items import check_ends
-from ..trace.promotion import convert
+from ..trace.promotion import FLOAT, convert
 from . import initializers
+from .arguments import check_features
 from .attention import dot_product_attention
-from .conv import check_features
 from .functional import relu, softmax
 from .layers import Dropout, LayerNorm, Linear
 from .module import Module, field
@@ -217,6 +219,12 @@ class MultiHeadAttention(Module):
         """Which keys a query sees, of shape (batch or 1, heads or 1, time, other time)."""
         if mask is not None:
             mask = as_tensor(mask)
+            if mask.dtype.kind != "b" or mask.ndim > 4:
+                raise DtypeError(
+                    f"MultiHeadAttention: the mask is {mask.type}",
+                    fix="give bools that broadcast to (batch, heads, time, other time), "
+                    "true where a query sees a key",
+                )
             mask = rnp.reshape(mask, (1,) * (4 - mask.ndim) + mask.shape) if mask.ndim < 4 else mask
         if not flag("MultiHeadAttention: is_causal", is_causal):
             return mask
@@ -224,19 +232,20 @@ class MultiHeadAttention(Module):
         return earlier if mask is None else mask & earlier
 
     def _attend(self, q: Any, k: Any, v: Any, mask: Any, places: Any, key: Any) -> Any:
-        bias = None
+        bias, wide = None, promote(q.dtype, FLOAT)
         if self.position == "alibi":
-            distance = rnp.arange(k.shape[1], dtype="int32") - places[:, None]
-            bias = convert(alibi_slopes(self.heads)[:, None, None] * distance, q.dtype)[None]
+            distance = rnp.abs(rnp.arange(k.shape[1], dtype="int32") - places[:, None])
+            bias = convert(alibi_slopes(self.heads)[:, None, None] * -distance, wide)[None]
         if self.dropout.inference or self.dropout.rate == 0:
             return dot_product_attention(q, k, v, bias, mask)
         groups = self.heads // self.kv_heads
         k, v = rnp.repeat(k, groups, axis=2), rnp.repeat(v, groups, axis=2)
-        scores = rnp.einsum("bthd,bshd->bhts", q, k) / math.sqrt(q.shape[-1])
+        scores = rnp.einsum("bthd,bshd->bhts", q, k, preferred_element_type=wide)
+        scores = scores / math.sqrt(q.shape[-1])
         scores = scores if bias is None else scores + bias
-        scores = scores if mask is None else rnp.where(mask, scores, -1e30)
+        scores = scores if mask is None else rnp.where(mask, scores, HIDDEN)
         weights = self.dropout(softmax(scores), key=key)
-        return rnp.einsum("bhts,bshd->bthd", weights, v)
+        return convert(rnp.einsum("bhts,bshd->bthd", weights, convert(v, wide)), q.dtype)
 
 
 def _check_room(count: Any, longest: Any) -> None:

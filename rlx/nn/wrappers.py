@@ -19,6 +19,7 @@ from ..trace.axes import one_axis
 from ..trace.promotion import FLOAT, convert
 from ..transforms.custom import stop_gradient
 from . import initializers
+from .arguments import call_layer
 from .filters import tree_at
 from .layers import Linear
 from .module import Module, field, map_modules
@@ -79,7 +80,7 @@ class WeightNorm(Module):
         return self.layer.replace(**{self.name: convert(found, weight.dtype)})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Array:
-        return self.merge()(*args, **kwargs)
+        return call_layer(self.merge(), *args, **kwargs)
 
 
 @final
@@ -154,12 +155,12 @@ class SpectralNorm(Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Array:
         if self.inference:
-            return self.merge()(*args, **kwargs)
+            return call_layer(self.merge(), *args, **kwargs)
         check_is_held(self)
         matrix = stop_gradient(self._matrix(getattr(self.layer, self.name)))
         left, right = self._iterated(matrix, latest(self).right, self.steps)
         update_state(self, left=left, right=right)
-        return self._divided(left, right)(*args, **kwargs)
+        return call_layer(self._divided(left, right), *args, **kwargs)
 
 
 @final
@@ -197,7 +198,7 @@ class LoRA(Module):
         self.up = rnp.zeros((rank, outs), dtype)
         self.factor = 1.0 if alpha is None else known_real("LoRA: alpha", alpha) / rank
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         y = self.layer(x)
         return y + convert((x @ self.down) @ self.up * self.factor, y.dtype)
 
@@ -244,7 +245,7 @@ class Shared(Module):
         return tree_at(self.where, self.model, self.get(self.model))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Array:
-        return self.merge()(*args, **kwargs)
+        return call_layer(self.merge(), *args, **kwargs)
 
 
 WRAPPERS = WeightNorm | SpectralNorm | LoRA | Shared

@@ -1,7 +1,7 @@
 """Optimizers and learning-rate schedules on pytrees: `rlx.optim.adam(1e-3)`.
 
 An optimizer maps gradients, its state and the parameters to updates and a new state. Read
-`optimizer.py` first, then `algorithms.py`.
+`optimizer.py` first, then `algorithms.py` and `adaptive.py`.
 
 These parameters mean the same everywhere; g is the gradient, p a parameter, t the step:
 
@@ -17,23 +17,39 @@ These parameters mean the same everywhere; g is the gradient, p a parameter, t t
 
 from ..ir.lazy import listed as _listed
 from . import schedules as schedules
+from .adaptive import (
+    adabelief as adabelief,
+    adam as adam,
+    adamax as adamax,
+    adamaxw as adamaxw,
+    adamw as adamw,
+    adan as adan,
+    amsgrad as amsgrad,
+    lamb as lamb,
+    nadam as nadam,
+    nadamw as nadamw,
+    novograd as novograd,
+    radam as radam,
+    yogi as yogi,
+)
 from .algorithms import (
     adadelta as adadelta,
     adafactor as adafactor,
     adagrad as adagrad,
-    adam as adam,
-    adamax as adamax,
-    adamw as adamw,
-    lamb as lamb,
+    fromage as fromage,
     lars as lars,
     lbfgs as lbfgs,
     lion as lion,
     muon as muon,
-    nadam as nadam,
-    novograd as novograd,
-    radam as radam,
+    noisy_sgd as noisy_sgd,
+    optimistic_gradient_descent as optimistic_gradient_descent,
+    polyak_sgd as polyak_sgd,
     rmsprop as rmsprop,
+    rprop as rprop,
     sgd as sgd,
+    sign_sgd as sign_sgd,
+    signum as signum,
+    sm3 as sm3,
 )
 from .factored import (
     FactoredState as FactoredState,
@@ -91,6 +107,30 @@ from .optimizer import (
     stateless as stateless,
 )
 from .quasi_newton import LbfgsState as LbfgsState, scale_by_lbfgs as scale_by_lbfgs
+from .second_moments import (
+    AdanState as AdanState,
+    AmsgradState as AmsgradState,
+    StddevState as StddevState,
+    scale_by_adan as scale_by_adan,
+    scale_by_amsgrad as scale_by_amsgrad,
+    scale_by_belief as scale_by_belief,
+    scale_by_stddev as scale_by_stddev,
+    scale_by_yogi as scale_by_yogi,
+)
+from .sharpness import SamState as SamState, normalize as normalize, sam as sam
+from .steps import (
+    NoiseState as NoiseState,
+    OptimisticState as OptimisticState,
+    RpropState as RpropState,
+    Sm3State as Sm3State,
+    add_noise as add_noise,
+    scale_by_optimistic_gradient as scale_by_optimistic_gradient,
+    scale_by_polyak as scale_by_polyak,
+    scale_by_rprop as scale_by_rprop,
+    scale_by_sign as scale_by_sign,
+    scale_by_sm3 as scale_by_sm3,
+    set_to_zero as set_to_zero,
+)
 from .wrappers import (
     EmaState as EmaState,
     LookaheadParams as LookaheadParams,
@@ -98,12 +138,15 @@ from .wrappers import (
     MaskedState as MaskedState,
     MultiStepsState as MultiStepsState,
     PartitionState as PartitionState,
+    ScheduleFreeState as ScheduleFreeState,
     ema as ema,
     incremental_update as incremental_update,
     lookahead as lookahead,
     masked as masked,
     multi_steps as multi_steps,
     partition as partition,
+    schedule_free as schedule_free,
+    schedule_free_eval_params as schedule_free_eval_params,
 )
 
 from ..ir.errors import with_advice as _with_advice  # isort: skip

@@ -11,15 +11,13 @@ from typing import Any
 
 from ..trace import pytree
 from ..trace.arguments import flag
+from ..trace.axes import number
 from .factored import clip_by_block_rms, scale_by_factored_rms, scale_by_param_block_rms
 from .line_search import scale_by_zoom_linesearch
 from .moments import (
     scale_by_adadelta,
     scale_by_adam,
-    scale_by_adamax,
     scale_by_lion,
-    scale_by_novograd,
-    scale_by_radam,
     scale_by_rms,
     scale_by_rss,
     scale_by_trust_ratio,
@@ -36,6 +34,15 @@ from .optimizer import (
     scale_by_learning_rate,
 )
 from .quasi_newton import scale_by_lbfgs
+from .second_moments import scale_by_stddev
+from .steps import (
+    add_noise,
+    scale_by_optimistic_gradient,
+    scale_by_polyak,
+    scale_by_rprop,
+    scale_by_sign,
+    scale_by_sm3,
+)
 from .wrappers import ema, masked, partition
 
 
@@ -55,79 +62,86 @@ def sgd(
     return rate if momentum is None else chain(add_momentum(momentum, nesterov), rate)
 
 
-def adam(
-    learning_rate: LearningRate,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-8,
-    eps_root: float = 0.0,
-    *,
-    nesterov: bool = False,
+def noisy_sgd(
+    learning_rate: LearningRate, eta: float = 0.01, gamma: float = 0.55, *, key: Any
 ) -> Optimizer:
-    """Adam: steps of about the learning rate, independent of the gradient's size.
+    """Gradient descent with normal noise, by `add_noise`.
 
-    This holds for each parameter by itself. `scale_by_adam` has the formula, with running means
-    of gradients, `b1`, and of their squares, `b2`. Kingma and Ba, 2014,
-    https://arxiv.org/abs/1412.6980
+    The noise has the variance `eta / t^gamma`. `key` is one of `rlx.random`.
+    Neelakantan et al., 2015, https://arxiv.org/abs/1511.06807
+
+    >>> from rlx import numpy as rnp, random
+    >>> optimizer = noisy_sgd(0.5, eta=0.0, key=random.key(0))
+    >>> optimizer.update(rnp.array([2.0]), optimizer.init(rnp.array([1.0])))[0]
+    Array([-1.], dtype=float32)
+    """
+    return chain(add_noise(eta, gamma, key), scale_by_learning_rate(learning_rate))
+
+
+def optimistic_gradient_descent(
+    learning_rate: LearningRate, alpha: float = 1.0, beta: float = 1.0
+) -> Optimizer:
+    """Optimistic gradient descent, for games: p and its opponent do not circle.
+
+    `p = p - learning_rate ((alpha + beta) g - beta g_before)`. Mokhtari et al., 2019,
+    https://arxiv.org/abs/1901.08511
 
     >>> from rlx import numpy as rnp
-    >>> params = {"w": rnp.array([1.0, -1.0])}
-    >>> optimizer = adam(0.5)
-    >>> updates, state = optimizer.update({"w": rnp.array([8.0, -2.0])}, optimizer.init(params))
-    >>> [round(x, 4) for x in updates["w"].tolist()]
-    [-0.5, 0.5]
+    >>> optimizer = optimistic_gradient_descent(0.5)
+    >>> optimizer.update(rnp.array([2.0]), optimizer.init(rnp.array([1.0])))[0]
+    Array([-1.], dtype=float32)
     """
-    steps = scale_by_adam(b1, b2, eps, eps_root, nesterov=nesterov)
+    steps = scale_by_optimistic_gradient(alpha, beta)
     return chain(steps, scale_by_learning_rate(learning_rate))
 
 
-def adamw(
-    learning_rate: LearningRate,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-8,
-    weight_decay: float = 1e-4,
-    mask: Mask = None,
-    *,
-    nesterov: bool = False,
+def polyak_sgd(
+    max_learning_rate: float = 1.0,
+    scaling: LearningRate = 1.0,
+    f_min: float = 0.0,
+    eps: float = 0.0,
+    variant: str = "sps",
 ) -> Optimizer:
-    """AdamW: Adam with decoupled weight decay.
+    """Gradient descent with the steps of Polyak, by the value of the loss.
 
-    They shrink by `weight_decay` times the learning rate. `mask`, a tree of bools like the
-    parameters or a function of them that gives one, tells which do; state of modules never does.
-    Loshchilov and Hutter, 2017, https://arxiv.org/abs/1711.05101
+    `p = p - scaling r g`, where r is by `scale_by_polyak`, of `max_learning_rate`,
+    `f_min`, `eps` and `variant`; `update` needs `value=`. Loizou et al.,
+    2021, https://arxiv.org/abs/2002.10542
 
     >>> from rlx import numpy as rnp
-    >>> optimizer = adamw(0.5, weight_decay=1.0)
-    >>> params = rnp.array([4.0])
-    >>> optimizer.update(rnp.array([0.0]), optimizer.init(params), params)[0]
-    Array([-2.], dtype=float32)
+    >>> optimizer, params = polyak_sgd(9.0), rnp.array([1.0])
+    >>> optimizer.update(rnp.array([2.0]), optimizer.init(params), params, value=6.0)[0]
+    Array([-3.], dtype=float32)
     """
-    return chain(
-        scale_by_adam(b1, b2, eps, nesterov=nesterov),
-        add_decay(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
+    return chain(sgd(scaling), scale_by_polyak(f_min, max_learning_rate, eps, variant))
 
 
 def rmsprop(
     learning_rate: LearningRate,
     decay: float = 0.9,
     eps: float = 1e-8,
+    initial_scale: float = 0.0,
+    eps_in_sqrt: bool = True,
+    centered: bool = False,
     momentum: float | None = None,
+    nesterov: bool = False,
 ) -> Optimizer:
     """RMSProp: gradients divided by the root of the running mean of their squares.
 
-    `s = decay s + (1 - decay) g²` and `p = p - learning_rate g / sqrt(s + eps)`, the change with
-    `momentum` if given. Tieleman and Hinton, 2012, lecture 6.5 of a course on neural networks.
+    `s = decay s + (1 - decay) g²`, from `initial_scale` on, and
+    `p = p - learning_rate g / sqrt(s + eps)`, the change with `momentum` if given. `centered` takes
+    the standard deviation, as `scale_by_stddev`; PyTorch's has `eps_in_sqrt=False`.
+    Tieleman and Hinton, 2012, lecture 6.5 of a course on neural networks.
 
     >>> from rlx import numpy as rnp
     >>> optimizer = rmsprop(0.5, decay=0.0)
     >>> optimizer.update(rnp.array([8.0]), optimizer.init(rnp.array([1.0])))[0]
     Array([-0.5], dtype=float32)
     """
-    steps = [scale_by_rms(decay, eps), scale_by_learning_rate(learning_rate)]
-    return chain(*steps, *([] if momentum is None else [add_momentum(momentum)]))
+    scale_by = scale_by_stddev if flag("rmsprop: centered", centered) else scale_by_rms
+    steps = [scale_by(decay, eps, initial_scale, eps_in_sqrt)]
+    steps += [scale_by_learning_rate(learning_rate)]
+    return chain(*steps, *([] if momentum is None else [add_momentum(momentum, nesterov)]))
 
 
 def adagrad(
@@ -182,7 +196,8 @@ def adafactor(
     multiply_by_parameter_scale: bool = True,
     clipping_threshold: float | None = 1.0,
     momentum: float | None = None,
-    weight_decay_rate: float | None = None,
+    *,
+    weight_decay_rate: LearningRate | None = None,
     eps: float = 1e-30,
     factored: bool = True,
     weight_decay_mask: Mask = None,
@@ -215,98 +230,90 @@ def adafactor(
     return chain(*steps, scale(-1.0))
 
 
-def adamax(
-    learning_rate: LearningRate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
-) -> Optimizer:
-    """AdaMax: Adam by the greatest size of gradients, not their mean square.
+def sm3(learning_rate: LearningRate, momentum: float = 0.9) -> Optimizer:
+    """SM3: Adagrad that keeps a sum for each row and each column.
 
-    `m = b1 m + (1 - b1) g`, `u = max(|g| + eps, b2 u)`, and
-    `p = p - learning_rate m / (1 - b1^t) / u`.
-    Kingma and Ba, 2014, https://arxiv.org/abs/1412.6980
+    It needs little memory. `scale_by_sm3` has the formula; `momentum` is its `b1`.
+    Anil et al., 2019, https://arxiv.org/abs/1901.11150
 
     >>> from rlx import numpy as rnp
-    >>> optimizer = adamax(0.5)
-    >>> updates, _ = optimizer.update(rnp.array([8.0]), optimizer.init(rnp.array([1.0])))
-    >>> round(updates.item(), 4)
+    >>> optimizer = sm3(0.5, momentum=0.0)
+    >>> optimizer.update(rnp.array([2.0]), optimizer.init(rnp.array([1.0])))[0]
+    Array([-0.5], dtype=float32)
+    """
+    return chain(scale_by_sm3(momentum), scale_by_learning_rate(learning_rate))
+
+
+def sign_sgd(learning_rate: LearningRate) -> Optimizer:
+    """SignSGD: steps of the learning rate, by the sign of gradients.
+
+    Bernstein et al., 2018, https://arxiv.org/abs/1802.04434
+
+    >>> optimizer = sign_sgd(0.5)
+    >>> optimizer.update([2.0], optimizer.init([1.0]))[0][0].item()
     -0.5
     """
-    return chain(scale_by_adamax(b1, b2, eps), scale_by_learning_rate(learning_rate))
+    return chain(scale_by_sign(), scale_by_learning_rate(learning_rate))
 
 
-def nadam(
-    learning_rate: LearningRate,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-8,
-    eps_root: float = 0.0,
-) -> Optimizer:
-    """NAdam: Adam with the momentum of Nesterov.
+def signum(learning_rate: LearningRate, beta: float = 0.9) -> Optimizer:
+    """Signum: steps of the learning rate, by the sign of a running mean of gradients.
 
-    The mean of gradients is taken one step ahead,
-    `b1 m / (1 - b1^(t + 1)) + (1 - b1) g / (1 - b1^t)`.
-    Dozat, 2016, https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ
+    The mean keeps `beta` of itself. Bernstein et al., 2018, https://arxiv.org/abs/1802.04434
 
     >>> from rlx import numpy as rnp
-    >>> optimizer = nadam(0.5)
-    >>> updates, _ = optimizer.update(rnp.array([8.0]), optimizer.init(rnp.array([1.0])))
-    >>> round(updates.item(), 4)
-    -0.7368
+    >>> optimizer = signum(0.5)
+    >>> optimizer.update(rnp.array([2.0]), optimizer.init(rnp.array([1.0])))[0]
+    Array([-0.5], dtype=float32)
     """
-    return adam(learning_rate, b1, b2, eps, eps_root, nesterov=True)
+    return chain(ema(beta, debias=False), scale_by_sign(), scale_by_learning_rate(learning_rate))
 
 
-def radam(
+def lion(
     learning_rate: LearningRate,
     b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-8,
-    eps_root: float = 0.0,
-    threshold: float = 5.0,
+    b2: float = 0.99,
     *,
-    nesterov: bool = False,
-) -> Optimizer:
-    """RAdam: Adam that warms up by itself.
-
-    `scale_by_radam` has the formula: up to the `threshold` steps are those of momentum. Liu et al.,
-    2020, https://arxiv.org/abs/1908.03265
-
-    >>> from rlx import numpy as rnp
-    >>> optimizer = radam(0.5)
-    >>> updates, _ = optimizer.update(rnp.array([8.0]), optimizer.init(rnp.array([1.0])))
-    >>> round(updates.item(), 4)
-    -4.0
-    """
-    return chain(
-        scale_by_radam(b1, b2, eps, eps_root, threshold, nesterov=nesterov),
-        scale_by_learning_rate(learning_rate),
-    )
-
-
-def lamb(
-    learning_rate: LearningRate,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-6,
-    eps_root: float = 0.0,
-    weight_decay: float = 0.0,
+    weight_decay: LearningRate = 1e-3,
     mask: Mask = None,
 ) -> Optimizer:
-    """LAMB: Adam whose update of an array has the size of the array.
+    """Lion: steps of the learning rate, by the sign of a mean of gradients.
 
-    It is for large batches. With Adam's step u and the decay, `p = p - learning_rate u |p| / |u|`.
-    You et al., 2020, https://arxiv.org/abs/1904.00962
+    `p = p - learning_rate (sign(b1 m + (1 - b1) g) + weight_decay p)` and `m = b2 m + (1 - b2) g`.
+    Rates are a third to a tenth of Adam's. Chen et al., 2023, https://arxiv.org/abs/2302.06675
 
     >>> from rlx import numpy as rnp
-    >>> optimizer = lamb(0.5)
-    >>> optimizer.update(rnp.array([8.0]), optimizer.init(params := rnp.array([4.0])), params)[0]
-    Array([-2.], dtype=float32)
+    >>> optimizer = lion(0.5, weight_decay=0.0)
+    >>> optimizer.update(rnp.array([8.0]), optimizer.init(params := rnp.ones(1)), params)[0]
+    Array([-0.5], dtype=float32)
     """
     return chain(
-        scale_by_adam(b1, b2, eps, eps_root),
+        scale_by_lion(b1, b2),
         add_decay(weight_decay, mask),
-        scale_by_trust_ratio(),
         scale_by_learning_rate(learning_rate),
     )
+
+
+def rprop(
+    learning_rate: float,
+    eta_minus: float = 0.5,
+    eta_plus: float = 1.2,
+    min_step_size: float = 1e-6,
+    max_step_size: float = 50.0,
+) -> Optimizer:
+    """Rprop: steps by the sign of gradients alone, of sizes that adapt.
+
+    It is for whole batches. `scale_by_rprop` has the rules, with `eta_minus`, `eta_plus`,
+    `min_step_size` and `max_step_size`.
+    Riedmiller and Braun, 1993,     https://doi.org/10.1109/ICNN.1993.298623
+
+    >>> from rlx import numpy as rnp
+    >>> optimizer = rprop(0.5)
+    >>> optimizer.update(rnp.array([2.0]), optimizer.init(rnp.array([1.0])))[0]
+    Array([-0.5], dtype=float32)
+    """
+    steps = scale_by_rprop(learning_rate, eta_minus, eta_plus, min_step_size, max_step_size)
+    return chain(steps, scale(-1.0))
 
 
 def lars(
@@ -339,53 +346,30 @@ def lars(
     )
 
 
-def lion(
-    learning_rate: LearningRate,
-    b1: float = 0.9,
-    b2: float = 0.99,
-    weight_decay: float = 1e-3,
-    mask: Mask = None,
-) -> Optimizer:
-    """Lion: steps of the learning rate, by the sign of a mean of gradients.
+def fromage(learning_rate: LearningRate, min_norm: float = 1e-6) -> Optimizer:
+    """Fromage: steps of the size of each array, whose length then stays.
 
-    `p = p - learning_rate (sign(b1 m + (1 - b1) g) + weight_decay p)` and `m = b2 m + (1 - b2) g`.
-    Rates are a third to a tenth of Adam's. Chen et al., 2023, https://arxiv.org/abs/2302.06675
+    `p = (p - learning_rate u |p| / |u|) / sqrt(1 + learning_rate²)`, where norms are at least
+    `min_norm`. Bernstein et al., 2020, https://arxiv.org/abs/2002.03432
 
     >>> from rlx import numpy as rnp
-    >>> optimizer = lion(0.5, weight_decay=0.0)
-    >>> optimizer.update(rnp.array([8.0]), optimizer.init(params := rnp.ones(1)), params)[0]
-    Array([-0.5], dtype=float32)
+    >>> optimizer = fromage(0.75)
+    >>> optimizer.update(rnp.array([8.0]), optimizer.init(params := rnp.array([1.0])), params)[0]
+    Array([-0.8], dtype=float32)
     """
-    return chain(
-        scale_by_lion(b1, b2),
-        add_decay(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
 
+    def shares(rate: Any) -> tuple[Any, Any]:
+        """What a step is multiplied by, and what the parameters lose, without cancellation."""
+        root = (1 + rate**2) ** 0.5
+        return rate / root, -(rate**2) / (root * (1 + root))
 
-def novograd(
-    learning_rate: LearningRate,
-    b1: float = 0.9,
-    b2: float = 0.25,
-    eps: float = 1e-6,
-    eps_root: float = 0.0,
-    weight_decay: float = 0.0,
-) -> Optimizer:
-    """NovoGrad: momentum of gradients that are divided by their norms.
-
-    `scale_by_novograd` has the formula. Ginsburg et al., 2019, https://arxiv.org/abs/1905.11286
-
-    >>> from rlx import numpy as rnp
-    >>> optimizer = novograd(0.5)
-    >>> params = rnp.ones(1)
-    >>> updates, _ = optimizer.update(rnp.array([8.0]), optimizer.init(params), params)
-    >>> round(updates.item(), 4)
-    -0.5
-    """
-    return chain(
-        scale_by_novograd(b1, b2, eps, eps_root, weight_decay),
-        scale_by_learning_rate(learning_rate),
-    )
+    if callable(learning_rate):
+        schedule = learning_rate
+        rate, decay = lambda n: shares(schedule(n))[0], lambda n: shares(schedule(n))[1]
+    else:
+        rate, decay = shares(number("fromage: the learning rate", learning_rate))
+    steps = scale_by_trust_ratio(min_norm), scale_by_learning_rate(rate)
+    return chain(*steps, add_decay(decay))
 
 
 def muon(

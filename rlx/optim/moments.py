@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from .. import numpy as rnp
 from ..trace import pytree
+from ..trace.arguments import flag
 from .optimizer import (
     Optimizer,
     check_gradients,
@@ -44,12 +45,12 @@ def moved(decay: float, means: Any, given: Any) -> Any:
     return pytree.map(lambda m, x: decay * m + (1 - decay) * x, means, given)
 
 
-def _moved_square(decay: float, means: Any, given: Any) -> Any:
+def moved_square(decay: float, means: Any, given: Any) -> Any:
     """Running means of squares."""
     return pytree.map(lambda m, x: decay * m + (1 - decay) * x * x, means, given)
 
 
-def _as_given(updates: Any, grads: Any) -> Any:
+def as_given(updates: Any, grads: Any) -> Any:
     """Updates in the dtypes of the gradients."""
     return pytree.map(lambda u, g: u.astype(rnp.asarray(g).dtype), updates, grads)
 
@@ -80,39 +81,47 @@ def ahead(b1: float, mean: Any, grads: Any, count: Any) -> Any:
     return pytree.map(look, mean, grads)
 
 
-def _wide_zeros(params: Any) -> Any:
+def wide_zeros(params: Any) -> Any:
+    """Zeros like the parameters, halves as float32."""
     return widened(zeros_like(params))
 
 
-def _adam_state(params: Any) -> AdamState:
+def adam_state(params: Any) -> AdamState:
     """The state of Adam and of those like it, before the first step."""
     # two trees of zeros, not one twice: a step may be given the memory of both
-    return AdamState(first_step(params), _wide_zeros(params), _wide_zeros(params))
+    return AdamState(first_step(params), wide_zeros(params), wide_zeros(params))
 
 
-def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
+def scale_by_rms(
+    decay: float = 0.9, eps: float = 1e-8, initial_scale: float = 0.0, eps_in_sqrt: bool = True
+) -> Optimizer:
     """Divide by the root of the running mean of squared gradients.
 
-    `s = decay s + (1 - decay) g²`; the update is `g / sqrt(s + eps)`. Returns a step for `chain`.
+    `s = decay s + (1 - decay) g²`, from `initial_scale` on; the update is `g / sqrt(s + eps)`, or
+    without `eps_in_sqrt`, as in PyTorch, `g / (sqrt(s) + eps)`. Returns a step for `chain`.
 
     >>> step = scale_by_rms(0.0)
     >>> updates, state = step.update(rnp.array([3.0]), step.init(rnp.zeros(1)))
     >>> updates
     Array([1.], dtype=float32)
     """
-    check_numbers(decay=decay, eps=eps)
+    check_numbers(decay=decay, eps=eps, initial_scale=initial_scale)
+    is_inside = flag("eps_in_sqrt", eps_in_sqrt)
+
+    def init(params: Any) -> RmsState:
+        return RmsState(pytree.map(lambda z: z + initial_scale, wide_zeros(params)))
 
     def update(grads: Any, state: RmsState, params: Any = None) -> tuple[Any, RmsState]:
         check_gradients(grads, of_kind(state, RmsState).square)
         wide = widened(grads)
-        square = pytree.map(lambda g, s: decay * s + (1 - decay) * g * g, wide, state.square)
+        square = moved_square(decay, state.square, wide)
 
-        def step(g: Any, w: Any, s: Any) -> Any:
-            return (w / rnp.sqrt(s + eps)).astype(g.dtype)
+        def step(g: Any, s: Any) -> Any:
+            return g / (rnp.sqrt(s + eps) if is_inside else rnp.sqrt(s) + eps)
 
-        return pytree.map(step, grads, wide, square), RmsState(square)
+        return as_given(pytree.map(step, wide, square), grads), RmsState(square)
 
-    return on_parameters(Optimizer(lambda params: RmsState(_wide_zeros(params)), update))
+    return on_parameters(Optimizer(init, update))
 
 
 def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> Optimizer:
@@ -129,7 +138,7 @@ def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> O
     check_numbers(initial_accumulator_value=initial_accumulator_value, eps=eps)
 
     def init(params: Any) -> RmsState:
-        sums = pytree.map(lambda z: z + initial_accumulator_value, _wide_zeros(params))
+        sums = pytree.map(lambda z: z + initial_accumulator_value, wide_zeros(params))
         return RmsState(sums)
 
     def update(grads: Any, state: RmsState, params: Any = None) -> tuple[Any, RmsState]:
@@ -140,7 +149,7 @@ def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> O
         def step(g: Any, s: Any) -> Any:
             return rnp.where(s > 0, g / rnp.sqrt(rnp.where(s > 0, s, 1.0) + eps), 0.0)
 
-        return _as_given(pytree.map(step, wide, sums), grads), RmsState(sums)
+        return as_given(pytree.map(step, wide, sums), grads), RmsState(sums)
 
     return on_parameters(Optimizer(init, update))
 
@@ -166,33 +175,36 @@ def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> Optimizer:
     check_numbers(rho=rho, eps=eps)
 
     def init(params: Any) -> AdaDeltaState:
-        return AdaDeltaState(_wide_zeros(params), _wide_zeros(params))
+        return AdaDeltaState(wide_zeros(params), wide_zeros(params))
 
     def update(grads: Any, state: AdaDeltaState, params: Any = None) -> tuple[Any, AdaDeltaState]:
         check_gradients(grads, of_kind(state, AdaDeltaState).square)
         wide = widened(grads)
-        square = _moved_square(rho, state.square, wide)
+        square = moved_square(rho, state.square, wide)
 
         def step(g: Any, s: Any, d: Any) -> Any:
             return rnp.sqrt(d + eps) / rnp.sqrt(s + eps) * g
 
         updates = pytree.map(step, wide, square, state.square_of_updates)
-        after = AdaDeltaState(square, _moved_square(rho, state.square_of_updates, updates))
-        return _as_given(updates, grads), after
+        after = AdaDeltaState(square, moved_square(rho, state.square_of_updates, updates))
+        return as_given(updates, grads), after
 
     return on_parameters(Optimizer(init, update))
 
 
-def _like_adam(move: Callable[[Any, AdamState, Any], tuple[Any, AdamState]]) -> Optimizer:
+def like_adam(
+    move: Callable[[Any, AdamState, Any], tuple[Any, AdamState]],
+    init: Callable[[Any], AdamState] = adam_state,
+) -> Optimizer:
     """A step with Adam's state, made of what gives wide updates and the state after."""
 
     def update(grads: Any, state: AdamState, params: Any = None) -> tuple[Any, AdamState]:
         check_gradients(grads, of_kind(state, AdamState).mean)
         updates, after = move(widened(grads), state, state.count + 1)
-        return _as_given(updates, grads), after
+        return as_given(updates, grads), after
 
     update.__qualname__ = move.__qualname__
-    return on_parameters(Optimizer(_adam_state, update))
+    return on_parameters(Optimizer(init, update))
 
 
 def scale_by_adam(
@@ -218,7 +230,7 @@ def scale_by_adam(
 
     def move(grads: Any, state: AdamState, count: Any) -> tuple[Any, AdamState]:
         mean = moved(b1, state.mean, grads)
-        square = _moved_square(b2, state.square, grads)
+        square = moved_square(b2, state.square, grads)
         hat = ahead(b1, mean, grads, count) if nesterov else unbiased(b1, mean, count)
 
         def step(m: Any, s: Any) -> Any:
@@ -227,7 +239,7 @@ def scale_by_adam(
         updates = pytree.map(step, hat, unbiased(b2, square, count))
         return updates, AdamState(count, mean, square)
 
-    return _like_adam(move)
+    return like_adam(move)
 
 
 def scale_by_adamax(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
@@ -251,7 +263,7 @@ def scale_by_adamax(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Op
         updates = pytree.map(lambda m, u: m / u, unbiased(b1, mean, count), greatest)
         return updates, AdamState(count, mean, greatest)
 
-    return _like_adam(move)
+    return like_adam(move)
 
 
 def scale_by_radam(
@@ -279,7 +291,7 @@ def scale_by_radam(
 
     def move(grads: Any, state: AdamState, count: Any) -> tuple[Any, AdamState]:
         mean = moved(b1, state.mean, grads)
-        square = _moved_square(b2, state.square, grads)
+        square = moved_square(b2, state.square, grads)
         hat = ahead(b1, mean, grads, count) if nesterov else unbiased(b1, mean, count)
 
         begun = _begun(count)
@@ -295,7 +307,7 @@ def scale_by_radam(
 
         return pytree.map(step, hat, square), AdamState(count, mean, square)
 
-    return _like_adam(move)
+    return like_adam(move)
 
 
 class LionState(NamedTuple):
@@ -318,14 +330,14 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Optimizer:
     check_numbers(b1=b1, b2=b2)
 
     def init(params: Any) -> LionState:
-        return LionState(first_step(params), _wide_zeros(params))
+        return LionState(first_step(params), wide_zeros(params))
 
     def update(grads: Any, state: LionState, params: Any = None) -> tuple[Any, LionState]:
         check_gradients(grads, of_kind(state, LionState).mean)
         wide = widened(grads)
         updates = pytree.map(rnp.sign, moved(b1, state.mean, wide))
         after = LionState(state.count + 1, moved(b2, state.mean, wide))
-        return _as_given(updates, grads), after
+        return as_given(updates, grads), after
 
     return on_parameters(Optimizer(init, update))
 
@@ -352,8 +364,8 @@ def scale_by_novograd(
     check_numbers(b1=b1, b2=b2, eps=eps, eps_root=eps_root, weight_decay=weight_decay)
 
     def init(params: Any) -> AdamState:
-        norms = pytree.map(lambda z: rnp.zeros_like(z, shape=()), _wide_zeros(params))
-        return AdamState(first_step(params), _wide_zeros(params), norms)
+        norms = pytree.map(lambda z: rnp.zeros_like(z, shape=()), wide_zeros(params))
+        return AdamState(first_step(params), wide_zeros(params), norms)
 
     def update(grads: Any, state: AdamState, params: Any = None) -> tuple[Any, AdamState]:
         check_gradients(grads, of_kind(state, AdamState).mean)
@@ -368,7 +380,7 @@ def scale_by_novograd(
 
         norms = pytree.map(norm, wide, state.square)
         mean = pytree.map(step, wide, state.mean, norms, params)
-        return _as_given(mean, grads), AdamState(state.count + 1, mean, norms)
+        return as_given(mean, grads), AdamState(state.count + 1, mean, norms)
 
     return on_parameters(Optimizer(init, update))
 
@@ -399,6 +411,6 @@ def scale_by_trust_ratio(
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         params = needs_params("scale_by_trust_ratio", params)
-        return _as_given(pytree.map(step, widened(grads), widened(params)), grads), state
+        return as_given(pytree.map(step, widened(grads), widened(params)), grads), state
 
     return on_parameters(Optimizer(lambda params: (), update))

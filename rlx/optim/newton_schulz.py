@@ -51,9 +51,11 @@ def scale_by_muon(
     >>> bool(((updates.diagonal() > 0.6) & (updates.diagonal() < 1.3)).all())
     True
     """
-    if len(members("scale_by_muon: ns_coeffs", ns_coeffs)) != 3:
+    coefficients = members("scale_by_muon: ns_coeffs", ns_coeffs)
+    if len(coefficients) != 3:
         raise wrong("scale_by_muon: ns_coeffs", ns_coeffs, "three numbers", "use the default")
-    check_numbers(a=ns_coeffs[0], b=ns_coeffs[1], c=ns_coeffs[2], beta=beta, eps=eps)
+    a, b, c = coefficients
+    check_numbers(a=a, b=b, c=c, beta=beta, eps=eps)
     count_of("scale_by_muon: ns_steps", ns_steps)
 
     def orthogonal(m: Any) -> Any:
@@ -63,7 +65,6 @@ def scale_by_muon(
         is_tall = m.shape[0] > m.shape[1]
         x = m.T if is_tall else m
         x = x / (rnp.sqrt(rnp.sum(x * x)) + eps)
-        a, b, c = ns_coeffs
         for _ in range(ns_steps):
             y = x @ x.T
             x = a * x + (b * y + c * y @ y) @ x

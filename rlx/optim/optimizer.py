@@ -18,7 +18,7 @@ from ..ir.errors import ArgumentError, StructureError
 from ..ir.types import is_float
 from ..trace import pytree
 from ..trace.apply import as_tensor
-from ..trace.arguments import shown, wrong
+from ..trace.arguments import flag, shown, wrong
 from ..trace.axes import number
 
 Schedule = Callable[[Any], Any]
@@ -243,7 +243,8 @@ class MomentumState(NamedTuple):
 def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
     """Momentum: add the running sum of past gradients; `nesterov` looks ahead.
 
-    `v = g + decay v`, which is the update; with `nesterov` that is `g + decay v`.
+    `v = g + decay v`, which is the update; with `nesterov` that is `g + decay v`. Half-size floats
+    are accumulated in float32.
 
     >>> step = add_momentum(0.5)
     >>> state = step.init(rnp.ones(1))
@@ -253,14 +254,17 @@ def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
     Array([12.], dtype=float32)
     """
     check_numbers(momentum=decay)
+    is_ahead = flag("add_momentum: nesterov", nesterov)
 
     def update(grads: Any, state: MomentumState, params: Any = None) -> tuple[Any, MomentumState]:
         check_gradients(grads, of_kind(state, MomentumState).velocity)
-        velocity = pytree.map(lambda g, v: g + decay * v, grads, state.velocity)
-        ahead = pytree.map(lambda g, v: g + decay * v, grads, velocity) if nesterov else velocity
-        return ahead, MomentumState(velocity)
+        wide = widened(grads)
+        velocity = pytree.map(lambda g, v: g + decay * v, wide, state.velocity)
+        ahead = pytree.map(lambda g, v: g + decay * v, wide, velocity) if is_ahead else velocity
+        updates = pytree.map(lambda u, g: u.astype(rnp.asarray(g).dtype), ahead, grads)
+        return updates, MomentumState(velocity)
 
-    return _step(lambda params: MomentumState(zeros_like(params)), update)
+    return _step(lambda params: MomentumState(widened(zeros_like(params))), update)
 
 
 def prefix_of(given: Any, tree: Any) -> Any:
@@ -275,28 +279,38 @@ def prefix_of(given: Any, tree: Any) -> Any:
     return pytree.broadcast(pytree.without_state(prefix), tree)
 
 
-def add_decay(weight_decay: float, mask: Mask = None) -> Optimizer:
+def add_decay(weight_decay: LearningRate, mask: Mask = None) -> Optimizer:
     """Weight decay: add `weight_decay` times the parameters, where the mask is true.
 
-    `mask` is a tree of bools like the parameters, which may have one for a whole branch, or a
-    function of the parameters that gives one.
+    It is a number, or a function of the step. `mask` is a tree of bools like the parameters, which
+    may have one for a whole branch, or a function of the parameters that gives one.
 
     >>> step, p = add_decay(0.5), rnp.array([4.0])
     >>> step.update(rnp.array([1.0]), step.init(p), p)[0]
     Array([3.], dtype=float32)
     """
-    check_numbers(weight_decay=weight_decay)
+    if not callable(weight_decay):
+        check_numbers(weight_decay=weight_decay)
+
+    def init(params: Any) -> Any:
+        return CountState(first_step(params)) if callable(weight_decay) else ()
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        params = needs_params("weight decay", params)
+        params, rate, after = needs_params("weight decay", params), weight_decay, state
+        if callable(rate):
+            count = of_kind(state, CountState).count
+            rate, after = rnp.asarray(rate(count)), CountState(count + 1)
         wanted = prefix_of(True if mask is None else mask, params)
 
         def decayed(g: Any, p: Any, is_wanted: bool) -> Any:
-            return g + weight_decay * p if is_wanted else g
+            if not is_wanted:
+                return g
+            share: Any = rate  # a schedule gives an array, in the dtype that it chose
+            return g + (share.astype(p.dtype) if callable(weight_decay) else share) * p
 
-        return pytree.map(decayed, grads, params, wanted), state
+        return pytree.map(decayed, grads, params, wanted), after
 
-    return _step(lambda params: (), update)
+    return _step(init, update)
 
 
 def check_numbers(**given: Any) -> None:

@@ -17,6 +17,7 @@ from ..ir.lazy import listed
 from ..trace.arguments import callable_of, count_of, flag, members, wrong
 from ..trace.array_arguments import known_real, scalar
 from ..trace.axes import integer
+from ..trace.promotion import FLOAT
 from .optimizer import Schedule
 
 __dir__ = listed(__name__)
@@ -57,7 +58,7 @@ def polynomial(start: float, end: float, power: float, steps: int, *, begin: int
     steps, begin = _steps("polynomial", steps), _steps("polynomial: begin,", begin)
 
     def schedule(step: Any) -> Any:
-        left = 1 - _progress(scalar("a schedule: the step", step) - begin, steps)
+        left = 1 - _progress(_at(step) - begin, steps)
         return (start - end) * left**power + end
 
     return schedule
@@ -81,7 +82,7 @@ def exponential(
     staircase = flag("exponential: staircase", staircase)
 
     def schedule(step: Any) -> Any:
-        times = scalar("a schedule: the step", step) / max(steps, 1)
+        times = _at(step) / max(steps, 1)
         try:
             rate = start * factor ** (rnp.floor(times) if staircase else times)
         except OverflowError:
@@ -129,6 +130,7 @@ def piecewise(start: float, factors: dict[int, float]) -> Schedule:
 
     def schedule(step: Any) -> Any:
         rate = rnp.asarray(start)
+        step = _at(step)
         for boundary, factor in sorted(factors.items()):
             rate = rnp.where(step >= boundary, rate * factor, rate)
         return rate
@@ -149,6 +151,7 @@ def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Schedule:
     steps = _steps("warmup", steps)
 
     def schedule(step: Any) -> Any:
+        step = _at(step)
         rising = start + (then(rnp.zeros((), "int32")) - start) * _progress(step, steps)
         return rnp.where(step < steps, rising, then(rnp.maximum(step - steps, 0)))
 
@@ -214,7 +217,7 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
         raise wrong("join_schedules: boundaries", boundaries, "rising", "sort the schedules")
 
     def schedule(step: Any) -> Any:
-        rate = each[0](step)
+        rate, step = each[0](step), _at(step)
         for first, then in zip(starts[1:], each[1:], strict=True):
             # a schedule that has not begun stands at its first step
             rate = rnp.where(step < first, rate, then(rnp.maximum(step - first, 0)))
@@ -277,7 +280,7 @@ def _through(points: list[tuple[int, float]], curve: Callable[[Any], Any]) -> Sc
     """Rates through points (step, rate), with a curve from 0 to 1 between two of them."""
 
     def schedule(step: Any) -> Any:
-        rate = rnp.asarray(points[0][1])
+        rate, step = rnp.asarray(points[0][1]), _at(step)
         for (left, low), (right, high) in itertools.pairwise(points):
             part = curve(_progress(step - left, right - left))
             rate = rnp.where(step >= left, low + (high - low) * part, rate)
@@ -286,9 +289,17 @@ def _through(points: list[tuple[int, float]], curve: Callable[[Any], Any]) -> Sc
     return schedule
 
 
+def _at(step: Any) -> Any:
+    """The number of a step."""
+    found = scalar("a schedule: the step", step)
+    if isinstance(found, complex) or getattr(found, "dtype", FLOAT).kind == "c":
+        raise wrong("a schedule: the step", step, "a real number", "count steps from 0")
+    return found
+
+
 def _progress(step: Any, steps: int) -> Any:
     """How much of the steps is done, from 0 to 1."""
-    return rnp.clip(scalar("a schedule: the step", step) / max(steps, 1), 0.0, 1.0)
+    return rnp.clip(_at(step) / max(steps, 1), 0.0, 1.0)
 
 
 def _steps(name: str, given: Any) -> int:

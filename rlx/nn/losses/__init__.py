@@ -84,6 +84,8 @@ def huber(predictions: Any, targets: Any, *, delta: float = 1.0, reduction: str 
     `f32[...], f32[...] → f32[]`. From "Robust Estimation of a Location Parameter", Huber, 1964.
     """
 
+    delta = positive("huber: delta", delta)
+
     def loss(x: Any, y: Any) -> Any:
         distance = rnp.abs(x - y)
         near = rnp.minimum(distance, delta)

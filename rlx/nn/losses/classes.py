@@ -13,14 +13,15 @@ from ...ir.ops.custom import Rule
 from ...ir.source import user_source
 from ...scipy.special import logsumexp
 from ...trace.apply import apply, as_tensor
-from ...trace.arguments import count_of
+from ...trace.arguments import choice, count_of
 from ...trace.array import Array
 from ...trace.array_arguments import scalar
 from ...trace.axes import integer
 from ...trace.index.items import check_ends
 from ...trace.promotion import promote_operands, rounded_once
+from ..arguments import lengths_of
 from ..functional import log_softmax, sigmoid, softplus
-from .reduction import of_both, reduced, share_of
+from .reduction import REDUCTIONS, of_both, reduced, share_of
 
 IMPOSSIBLE = -1e30  # the logarithm of no chance; of -inf the gradients would be NaN
 
@@ -194,7 +195,9 @@ def ctc(
         )
     blank = count_of("ctc: blank", blank, 0, x.shape[2] - 1)
     lengths = [
-        _lengths(f"ctc: {name}", given, x.shape[0], most)
+        rnp.full(x.shape[:1], most, "int32")
+        if given is None
+        else lengths_of(f"ctc: {name}", given, x.shape[:1], most)
         for name, given, most in (
             ("logit_lengths", logit_lengths, x.shape[1]),
             ("label_lengths", label_lengths, labels.shape[1]),
@@ -303,6 +306,7 @@ def _amounts(name: str, x: Any, labels: Any, weight: Any) -> Any:
 
 def _counted(losses: Any, amounts: Any, is_ignored: Any, reduction: str) -> Array:
     """The losses reduced; the mean is divided by the amounts of labels that count."""
+    choice("reduction", reduction, REDUCTIONS)
     if is_ignored is not None:
         losses = rnp.where(is_ignored, 0.0, losses)
     if reduction != "mean" or (amounts is None and is_ignored is None):
@@ -315,26 +319,3 @@ def _counted(losses: Any, amounts: Any, is_ignored: Any, reduction: str) -> Arra
 def _power(x: Any, gamma: Any) -> Array:
     """x to a power, with a finite slope at 0."""
     return rnp.power(rnp.maximum(x, float(rnp.finfo(x.dtype).tiny)), gamma)
-
-
-def _lengths(name: str, given: Any, batch: Any, most: Any) -> Array:
-    if given is None:
-        return rnp.full((batch,), most, "int32")
-    lengths = as_tensor(given)
-    if lengths.shape != (batch,) or lengths.dtype.kind not in "iu":
-        raise ShapeError(
-            f"{name} is {lengths.type}",
-            fix=f"give one integer for each example: i32[{batch}]",
-        )
-
-    def look(low: np.ndarray, high: np.ndarray, most: Any = most) -> None:
-        if low < 0 or high > most:
-            raise BoundsError(
-                f"{name}: {int(low if low < 0 else high)} is no length",
-                where=where,
-                fix=f"use lengths from 0 to {int(most)}",
-            )
-
-    where = str(user_source())
-    check_ends(lengths, most, Rule(look, (name, where, most)))
-    return lengths
