@@ -15,12 +15,14 @@ from .files import (
     to_bytes as to_bytes,
 )
 from .filling import LoadReport as LoadReport
+from .tokenizer import Tokenizer as Tokenizer
 from .torch_files import load_torch as load_torch
 
 __all__ = [
     "ArrayFile",
     "Checkpoints",
     "LoadReport",
+    "Tokenizer",
     "from_bytes",
     "load",
     "load_torch",

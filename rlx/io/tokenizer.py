@@ -1,0 +1,250 @@
+"""Tokenizers of model files: text as numbers of tokens, and back.
+
+The library `tokenizers` does the work (`rlx[models]`); here it is told what a GGUF file says: the
+vocabulary, the merges, and by the name in `tokenizer.ggml.pre` how text is parted before it is
+merged. The names and patterns are those of llama.cpp (`llama-vocab.cpp`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from ..ir.errors import ArgumentError, BoundsError
+from ..ir.files import as_path, reaching
+from ..trace.arguments import flag, wrong
+from .contents import refuse, shown
+
+PLAIN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+NEWER = (
+    r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|"
+    r"DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+PATTERNS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais"), (PLAIN,)),
+    **dict.fromkeys(
+        ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"), (r"\p{N}", PLAIN)
+    ),
+    **dict.fromkeys(
+        ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral"),
+        (NEWER.replace("DIGITS", r"\p{N}{1,3}"),),
+    ),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), (NEWER.replace("DIGITS", r"\p{N}"),)),
+}
+UNKNOWN_TOKEN, CONTROL, USER_DEFINED = 2, 3, 4  # kinds of tokens
+SPACE = "▁"  # how SentencePiece writes one
+NAMES = ("bos", "eos", "eot", "unknown", "padding")
+WHERE = "tokenizer.ggml."
+
+
+class Tokenizer:
+    """Text as numbers of tokens and back; `from_gguf` and `from_json` make one.
+
+    `inner` is a `tokenizers.Tokenizer`. `special` has the numbers of tokens that are no text, as
+    the end of a turn, by their names. `ids` has by name `bos`, `eos`, `eot`, `unknown` and
+    `padding`, numbers or None, which are attributes, and `add_bos` and `add_eos`.
+    """
+
+    bos: int | None
+    eos: int | None
+    eot: int | None
+    unknown: int | None
+    padding: int | None
+
+    def __init__(
+        self, inner: Any, special: Mapping[str, int], ids: Mapping[str, int | None]
+    ) -> None:
+        self._inner, self.special = inner, dict(special)
+        self._lock = threading.Lock()  # held while the library is told how to take special names
+        for name in NAMES:
+            setattr(self, name, ids.get(name))
+        self._adds_bos, self._adds_eos = bool(ids.get("add_bos")), bool(ids.get("add_eos"))
+
+    @classmethod
+    def from_gguf(cls, metadata: Mapping[str, Any]) -> Tokenizer:
+        """The tokenizer that the `metadata` of a GGUF file describe.
+
+        Raises a `FileFormatError` for metadata that describe none, and for kinds of tokenizers and
+        names of patterns that rlx does not know.
+        """
+        tokens = metadata.get(WHERE + "tokens")
+        if not isinstance(tokens, list) or len(set(tokens)) < len(tokens):
+            refuse("the metadata has no list of different tokens")
+        kind = metadata.get(WHERE + "model")
+        if kind not in [*BUILDERS]:
+            refuse(
+                f"the tokenizer is of the kind {shown(str(kind))}, which rlx has not",
+                f"the kinds are {', '.join(BUILDERS)}",
+            )
+        kinds = metadata.get(WHERE + "token_type")
+        kinds = np.zeros(len(tokens), int) if kinds is None else np.asarray(kinds)
+        if kinds.shape != (len(tokens),):
+            refuse(f"the file has {len(tokens)} tokens, but kinds of another number")
+        inner = BUILDERS[kind](metadata, tokens, kinds)
+        added = [tokens[i] for i in np.flatnonzero(np.isin(kinds, (CONTROL, USER_DEFINED)))]
+        library = _library()
+        inner.add_special_tokens([library.AddedToken(x, normalized=False) for x in added])
+        ids: dict[str, int | None] = {}
+        for name in NAMES:
+            ids[name] = metadata.get(f"{WHERE}{name}_token_id")
+            if ids[name] is not None and ids[name] not in range(len(tokens)):
+                refuse(f"the {name} token is {shown(str(ids[name]))}, of {len(tokens)}")
+        for name in ("add_bos", "add_eos"):
+            ids[name] = metadata.get(f"{WHERE}{name}_token", name == "add_bos" and kind == "llama")
+        special = {tokens[i]: int(i) for i in np.flatnonzero(kinds == CONTROL)}
+        return cls(inner, special, ids)
+
+    @classmethod
+    def from_json(cls, path: str | PathLike[str]) -> Tokenizer:
+        """The tokenizer in the file at `path`, a `tokenizer.json` of Hugging Face.
+
+        Raises a `FileFormatError` for a file that is none.
+        """
+        place, library = as_path(path), _library()
+        with reaching(place, "read"):
+            text = place.read_bytes()
+        try:
+            inner = library.Tokenizer.from_str(text.decode())
+        except Exception as error:  # the library has one class for all
+            refuse(f"{place.name} is no tokenizer: {str(error)[:100]}")
+        inner.no_padding()
+        inner.no_truncation()
+        added = inner.get_added_tokens_decoder()
+        return cls(inner, {x.content: i for i, x in added.items() if x.special}, {})
+
+    def __len__(self) -> int:
+        return self._inner.get_vocab_size()
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({len(self)} tokens, {len(self.special)} special)"
+
+    def encode(
+        self, text: str, *, add_special: bool = False, parse_special: bool = False
+    ) -> list[int]:
+        """The numbers of the tokens of `text`, a list.
+
+        `add_special` adds those that the model wants at the begin and end. With `parse_special`
+        the names of special tokens in the text stand for these; without, they are text as any
+        other. Give it for templates, never for what a stranger wrote.
+        """
+        if not isinstance(text, str):
+            raise wrong("encode: text", text, "a text", "give a str")
+        is_text = not flag("encode: parse_special", parse_special)
+        with self._lock:
+            self._inner.encode_special_tokens = is_text
+            ids = self._inner.encode(text, add_special_tokens=False).ids
+        if not flag("encode: add_special", add_special):
+            return ids
+        first = [self.bos] if self._adds_bos and self.bos is not None else []
+        last = [self.eos] if self._adds_eos and self.eos is not None else []
+        return [*first, *ids, *last]
+
+    def decode(self, ids: Iterable[int], *, special: bool = False) -> str:
+        """The text of the tokens `ids`; names of special ones only with `special`.
+
+        Raises a `BoundsError` for a number that no token has.
+        """
+        numbers = self._checked(ids)
+        return self._inner.decode(numbers, skip_special_tokens=not flag("decode: special", special))
+
+    def stream(self, ids: Iterable[int]) -> Iterator[str]:
+        """Yield the text of each of `ids` as it comes; half a letter waits for the rest."""
+        stream = _library().decoders.DecodeStream(skip_special_tokens=True)
+        for number in ids:
+            piece = stream.step(self._inner, self._checked([number])[0])
+            yield piece or ""
+
+    def _checked(self, ids: Iterable[int]) -> list[int]:
+        numbers = [int(i) for i in ids]
+        for i in numbers:
+            if not 0 <= i < len(self):
+                raise BoundsError(
+                    f"decode: there is no token {i}", fix=f"give numbers from 0 to {len(self) - 1}"
+                )
+        return numbers
+
+
+# -- kinds of tokenizers ---------------------------------------------------------------------------
+
+
+def _bytes_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.ndarray) -> Any:
+    """Byte-pair encoding as of GPT-2: bytes are letters, merged by rank."""
+    library = _library()
+    name = metadata.get(WHERE + "pre", "gpt-2")
+    if name not in [*PATTERNS]:
+        refuse(
+            f"text is parted by the pattern {shown(str(name))}, which rlx has not",
+            f"the patterns are {', '.join(PATTERNS)}",
+        )
+    parts, pre = [], library.pre_tokenizers
+    for pattern in PATTERNS[name]:
+        parts.append(pre.Split(library.Regex(pattern), "isolated"))
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    merges, listed = [], metadata.get(WHERE + "merges", [])
+    if not isinstance(listed, list):
+        refuse("the metadata has no list of merges")
+    for merge in listed:
+        left, _, right = str(merge).partition(" ")
+        if left not in vocabulary or right not in vocabulary or left + right not in vocabulary:
+            refuse(f"the merge {shown(str(merge))} is of tokens that the file has not")
+        merges.append((left, right))
+    inner = library.Tokenizer(
+        library.models.BPE(vocabulary, merges, ignore_merges=name in LOOKED_UP)
+    )
+    inner.pre_tokenizer = pre.Sequence([*parts, pre.ByteLevel(False, use_regex=False)])
+    inner.decoder = library.decoders.ByteLevel()
+    return inner
+
+
+LOOKED_UP = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral")  # whole words need no merges
+
+
+def _scores_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.ndarray) -> Any:
+    """SentencePiece's: two pieces are merged that make the one of best score."""
+    library = _library()
+    scores = metadata.get(WHERE + "scores")
+    if not isinstance(scores, np.ndarray) or scores.shape != (len(tokens),):
+        refuse(f"the file has no scores of its {len(tokens)} tokens")
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    ranked = []
+    for i, token in enumerate(tokens):
+        for cut in range(1, len(token)):
+            left, right = token[:cut], token[cut:]
+            if left in vocabulary and right in vocabulary:
+                ranked.append((-scores[i], vocabulary[left], vocabulary[right], left, right))
+    merges = [(left, right) for *_, left, right in sorted(ranked)]
+    unknown = [tokens[int(i)] for i in np.flatnonzero(kinds == UNKNOWN_TOKEN)]
+    inner = library.Tokenizer(
+        library.models.BPE(
+            vocabulary,
+            merges,
+            unk_token=unknown[0] if unknown else None,
+            fuse_unk=True,
+            byte_fallback=True,
+        )
+    )
+    prefix = metadata.get(WHERE + "add_space_prefix", True)
+    normal, out = library.normalizers, library.decoders
+    first = [normal.Prepend(SPACE)] if prefix else []
+    inner.normalizer = normal.Sequence([*first, normal.Replace(" ", SPACE)])
+    strip = [out.Strip(" ", 1, 0)] if prefix else []
+    inner.decoder = out.Sequence([out.Replace(SPACE, " "), out.ByteFallback(), out.Fuse(), *strip])
+    return inner
+
+
+BUILDERS = {"gpt2": _bytes_merged, "llama": _scores_merged}
+
+
+def _library() -> Any:
+    try:
+        import tokenizers
+        from tokenizers import decoders, models, normalizers, pre_tokenizers  # noqa: F401 (loads them)
+    except ImportError:
+        raise ArgumentError(
+            "the library tokenizers is not installed", fix='pip install "rlx[models]"'
+        ) from None
+    return tokenizers

@@ -1,0 +1,147 @@
+"""Tokenizers of model files: bytes and pieces, special names, forged vocabularies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import given, settings, strategies as st
+
+import rlx
+from rlx.io import Tokenizer
+
+LETTERS = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+SPECIAL = ["<|start|>", "<|end|>"]
+MERGES = ["h e", "l l", "he ll", "hell o", "Ġ w", "o r"]
+WHERE = "tokenizer.ggml."
+
+
+def bytes_metadata(**changes):
+    """A vocabulary of bytes and a few words, as GPT-2's."""
+    tokens = [*SPECIAL, *LETTERS, *(m.replace(" ", "") for m in MERGES)]
+    kinds = np.ones(len(tokens), np.int32)
+    kinds[: len(SPECIAL)] = 3
+    found = {
+        "model": "gpt2",
+        "pre": "smollm",
+        "tokens": tokens,
+        "merges": MERGES,
+        "token_type": kinds,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+    }
+    return {WHERE + name: value for name, value in (found | changes).items() if value is not None}
+
+
+def pieces_metadata(**changes):
+    """A vocabulary of scored pieces, as SentencePiece's; other letters are bytes."""
+    words = ["▁", "h", "e", "l", "o", "he", "ll", "hell", "hello", "▁hello", "▁h", "w", "▁w"]
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), *words]
+    scores = np.r_[np.zeros(259), -np.arange(len(words)) - 1.0].astype("f4")
+    kinds = np.r_[2, 3, 3, np.full(256, 6), np.ones(len(words))].astype("i4")
+    found = {
+        "model": "llama",
+        "tokens": tokens,
+        "scores": scores,
+        "token_type": kinds,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "add_space_prefix": True,
+    }
+    return {WHERE + name: value for name, value in (found | changes).items()}
+
+
+BYTES, PIECES = Tokenizer.from_gguf(bytes_metadata()), Tokenizer.from_gguf(pieces_metadata())
+
+
+def names(tokenizer, metadata, text, **options):
+    return [metadata[WHERE + "tokens"][i] for i in tokenizer.encode(text, **options)]
+
+
+def test_merges_and_patterns_part_a_text():
+    assert names(BYTES, bytes_metadata(), "hello wor") == ["hello", "Ġw", "or"]
+    newer = bytes_metadata(pre="llama-bpe")
+    assert names(Tokenizer.from_gguf(newer), newer, "a\n\n") == ["a", "Ċ", "Ċ"]
+
+
+def test_pieces_are_merged_by_score():
+    metadata = pieces_metadata()
+    assert names(PIECES, metadata, "hello") == ["▁hello"]
+    assert names(PIECES, metadata, "hello é") == ["▁hello", "▁", "<0xC3>", "<0xA9>"]
+
+
+@pytest.mark.parametrize("tokenizer", [BYTES, PIECES], ids=["bytes", "pieces"])
+@given(text=st.text())
+@settings(deadline=None)
+def test_every_text_comes_back(tokenizer, text):
+    text = text.replace("▁", "")  # the piece for a space
+    ids = tokenizer.encode(text)
+    assert not set(ids) & set(tokenizer.special.values())
+    assert tokenizer.decode(ids) == text
+    if tokenizer is BYTES:
+        assert "".join(tokenizer.stream(ids)) == text
+
+
+def test_names_of_special_tokens_are_text_unless_asked():
+    text = "<|end|>he"
+    assert 1 not in BYTES.encode(text) and BYTES.decode(BYTES.encode(text)) == text
+    assert BYTES.encode(text, parse_special=True) == [1, BYTES.encode("he")[0]]
+    assert BYTES.decode([1], special=True) == "<|end|>" and BYTES.decode([1]) == ""
+    assert BYTES.special == {"<|start|>": 0, "<|end|>": 1}
+
+
+def test_begin_and_end_are_added_where_the_model_wants_them():
+    assert BYTES.encode("he", add_special=True) == BYTES.encode("he")
+    both = Tokenizer.from_gguf(bytes_metadata(add_bos_token=True, add_eos_token=True))
+    assert both.encode("he", add_special=True) == [0, *both.encode("he"), 1]
+    assert PIECES.encode("hello", add_special=True)[0] == PIECES.bos == 1
+
+
+def test_a_file_of_hugging_face_is_read(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(BYTES._inner.to_str())
+    again = Tokenizer.from_json(path)
+    assert again.encode("hello wor") == BYTES.encode("hello wor")
+    assert again.special == BYTES.special and len(again) == len(BYTES)
+    path.write_text("{}")
+    with pytest.raises(rlx.FileFormatError, match="no tokenizer"):
+        Tokenizer.from_json(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"tokens": None}, "no list of different tokens"),
+        ({"tokens": ["a", "a"]}, "no list of different tokens"),
+        ({"tokens": 3}, "no list of different tokens"),
+        ({"model": "t5"}, "kind 't5'"),
+        ({"model": ["gpt2"]}, "which rlx has not"),
+        ({"pre": "unheard-of"}, "pattern 'unheard-of'"),
+        ({"pre": ["smollm"]}, "which rlx has not"),
+        ({"merges": ["x y"]}, "the merge 'x y'"),
+        ({"merges": ["he"]}, "the merge 'he'"),
+        ({"merges": 7}, "no list of merges"),
+        ({"token_type": np.ones(3)}, "kinds of another number"),
+        ({"bos_token_id": 10**6}, "bos token is .1000000"),
+        ({"eos_token_id": "x"}, "eos token is .x"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_forged_vocabularies_are_refused(changes, match):
+    with pytest.raises(rlx.FileFormatError, match=match):
+        Tokenizer.from_gguf(bytes_metadata(**changes))
+
+
+@pytest.mark.parametrize("scores", [np.ones(2), ["x"], None], ids=["few", "texts", "none"])
+def test_pieces_need_a_score_each(scores):
+    with pytest.raises(rlx.FileFormatError, match="scores"):
+        Tokenizer.from_gguf(pieces_metadata(scores=scores))
+
+
+def test_other_arguments_are_errors():
+    with pytest.raises(rlx.ArgumentError, match="fix"):
+        BYTES.encode(b"he")
+    with pytest.raises(rlx.BoundsError, match="no token -1"):
+        BYTES.decode([-1])
+    with pytest.raises(rlx.BoundsError, match="fix"):
+        list(BYTES.stream([len(BYTES)]))
