@@ -90,7 +90,8 @@ def draw(losses, confusion, path):
     matrix.imshow(np.log1p(confusion), cmap="Blues")
     matrix.set(xlabel="predicted", ylabel="label", title="digits it has not seen")
     for (row, column), count in np.ndenumerate(confusion):
-        matrix.text(column, row, count or "", ha="center", va="center")
+        color = "white" if count > 9 else "black"
+        matrix.text(column, row, count or "", ha="center", va="center", color=color)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
     print(f"wrote {path}")

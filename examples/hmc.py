@@ -16,6 +16,7 @@ import rlx
 import rlx.numpy as rnp
 
 CHAINS, LEAPS, SIZE, WARMUP, NOISE = 16, 40, 0.012, 100, 0.7
+NAMES = "age sex bmi bp s1 s2 s3 s4 s5 s6".split()  # of what was measured
 
 
 def log_density(weights, x, y):
@@ -89,9 +90,9 @@ if __name__ == "__main__":
     parser.add_argument("--draws", type=int, default=2000, help="samples of each chain")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where the picture goes")
     asked = parser.parse_args()
-    data = load_diabetes()
-    x = (data.data / data.data.std(0)).astype(np.float32)
-    y = ((data.target - data.target.mean()) / data.target.std()).astype(np.float32)
+    x, y = map(np.asarray, load_diabetes(return_X_y=True))
+    x = (x / x.std(0)).astype(np.float32)
+    y = ((y - y.mean()) / y.std()).astype(np.float32)
     samples, chances = map(np.asarray, sample(x, y, rlx.random.key(0), asked.draws))
     mean, covariance = exact(x, y)
     deviation = np.sqrt(np.diag(covariance))
@@ -100,4 +101,4 @@ if __name__ == "__main__":
     print(f"means are at most {abs(off).max():.3f} standard deviations off")
     ratio = samples.std((0, 1)) / deviation
     print(f"standard deviations are {ratio.min():.3f} to {ratio.max():.3f} of the exact ones")
-    draw_weights(samples, mean, deviation, data.feature_names, asked.out / "hmc.png")
+    draw_weights(samples, mean, deviation, NAMES, asked.out / "hmc.png")
