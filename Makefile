@@ -86,6 +86,7 @@ lint: $(VENV)/lint.stamp  ## check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright --level error
+	$(BIN)/python -m tests.guides_typed
 
 bench: $(VENV)/bench.stamp  ## measure against other libraries; rewrites README.md's table, docs/benchmarks.md
 	$(BIN)/python -m benchmarks --readme README.md --markdown docs/benchmarks.md \

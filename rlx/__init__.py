@@ -103,7 +103,10 @@ from .trace.tensor import TracedTensor as TracedTensor
 
 __version__ = "0.1.0"
 
-P, ShapeDtypeStruct, tree = PartitionSpec, spec, _pytree  # as names of JAX
+# as names of JAX
+P = PartitionSpec
+ShapeDtypeStruct = spec
+tree = _pytree
 
 if TYPE_CHECKING:
     from . import (
@@ -233,6 +236,13 @@ else:
             "rlx",
             {
                 "tensor": "use rlx.array",
+                "Tensor": "use rlx.Array",
+                "from_numpy": "use rlx.asarray",
+                "manual_seed": "random numbers take a key: rlx.random.key(0)",
+                **dict.fromkeys(
+                    ("zeros", "ones", "arange", "exp", "sum", "mean", "stack"),
+                    "it is in rlx.numpy",
+                ),
                 "no_grad": "only what rlx.grad wraps is differentiated; rlx.stop_gradient ends it",
                 "where": "use rlx.numpy.where",
             },

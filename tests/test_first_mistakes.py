@@ -50,6 +50,11 @@ def test_the_fix_says_what_to_write(wrong, advice):
     ("home", "name", "advice"),
     [
         (rlx, "where", "rlx.numpy.where"),
+        (rlx, "zeros", "rlx.numpy"),
+        (rlx, "Tensor", "rlx.Array"),
+        (nn, "Parameter", "declare a field"),
+        (nn, "Tanh", "nn.tanh"),
+        (optim, "Adagrad", "optim.adagrad"),
         (nn, "Conv2d", "nn.Conv, with channels last"),
         (nn, "BatchNorm2d", "nn.BatchNorm"),
         (optim, "Adam", "optim.adam"),

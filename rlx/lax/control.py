@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ..ir.errors import ArgumentError
 from ..trace import control, pytree, scan as loops
 from ..trace.apply import apply
 from ..trace.arguments import callable_of
-from ..trace.array import Array
+from ..trace.array import Array, ArrayLike
 from ..trace.array_arguments import with_axes
 from ..trace.axes import integer
 from ..transforms import loops as repeated_loops
 from ..transforms.vmap import vmap
 
+Carry = TypeVar("Carry")
+Y = TypeVar("Y")
+
 
 def cond(
-    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
-) -> Array:
+    pred: ArrayLike, true_fun: Callable[..., Y], false_fun: Callable[..., Y], *operands: Any
+) -> Y:
     """Return `true_fun(*operands)` if `pred` holds, else `false_fun(*operands)`."""
     return control.cond(pred, true_fun, false_fun, *operands)
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Array:
+def switch(index: ArrayLike, branches: Sequence[Callable[..., Y]], *operands: Any) -> Y:
     """Return `branches[index](*operands)`, the index clamped to the branches."""
     return control.switch(index, branches, *operands)
 
 
 def while_loop(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
-) -> Array:
+    cond_fun: Callable[[Carry], ArrayLike], body_fun: Callable[[Carry], Carry], init_val: Carry
+) -> Carry:
     """Call `val = body_fun(val)` while `cond_fun(val)` holds; return the final value.
 
     The value begins as `init_val`. Only forward-mode derivatives are possible; `rlx.while_loop`
@@ -40,13 +43,13 @@ def while_loop(
 
 
 def fori_loop(
-    lower: Any,
-    upper: Any,
-    body_fun: Callable[[Any, Any], Any],
-    init_val: Any,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[Array, Carry], Carry],
+    init_val: Carry,
     *,
     unroll: int | bool | None = None,
-) -> Array:
+) -> Carry:
     """Call `val = body_fun(i, val)` for i from `lower` up to `upper`, excluded.
 
     The value begins as `init_val`. Returns the final value. `unroll` has no effect.
@@ -54,7 +57,7 @@ def fori_loop(
     return repeated_loops.fori_loop(lower, upper, body_fun, init_val)
 
 
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Array:
+def map(f: Callable[[Any], Y], xs: Any, *, batch_size: int | None = None) -> Y:
     """Apply `f` to each element of `xs` along axis 0 and stack the results.
 
     With `batch_size` that many elements are computed at once by `vmap`.
@@ -83,14 +86,14 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     return pytree.map(lambda *ys: apply("concat", *ys, axis=0), *parts)
 
 
-def optimization_barrier(operand: Any, /) -> Any:
+def optimization_barrier(operand: Y, /) -> Y:
     """Return the operand: rlx makes no optimization that would change numbers."""
     return operand
 
 
 def platform_dependent(
     *args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]
-) -> Array:
+) -> Any:
     """Call the function for the platform `cpu`, or `default` if there is none.
 
     Returns its result. The functions are `per_platform`, by keyword, and are called with `args`.

@@ -7,7 +7,7 @@ axis name may be a tuple of names; x may be a pytree.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from ..trace.arguments import members, pair
 from ..trace.array import Array
 from ..trace.axes import integer, one_axis
 from ..trace.named import size_of_axis
+
+Tree = TypeVar("Tree")
 
 
 def _names(axis_name: Any) -> tuple[Any, ...]:
@@ -61,7 +63,7 @@ def _refuse_groups(groups: Any) -> None:
 
 
 def _total(name: str, reduce: Callable[..., Any], doc: str):
-    def function(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Array:
+    def function(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
         _refuse_groups(axis_index_groups)
 
         def total(leaf: Any) -> Any:
@@ -95,8 +97,8 @@ pmin = _total("pmin", rnp.min, "The minimum over a named axis.")
 
 
 def all_gather(
-    x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False
-) -> Array:
+    x: Tree, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False
+) -> Tree:
     """The arrays of all members, stacked along a new axis or, if `tiled`, joined."""
     _refuse_groups(axis_index_groups)
 
@@ -120,13 +122,13 @@ def _joined(stacked: Any, place: int) -> Any:
 
 
 def psum_scatter(
-    x: Any,
+    x: Tree,
     axis_name: Any,
     *,
     scatter_dimension: int = 0,
     axis_index_groups: Any = None,
     tiled: bool = False,
-) -> Any:
+) -> Tree:
     """The sum over a named axis, scattered: each member gets the part of its index.
 
     The axis of parts, `scatter_dimension`, vanishes, or if `tiled` shrinks to the part's size.
@@ -154,14 +156,14 @@ def _own_part(x: Any, axis_name: Any, place: int, tiled: bool) -> Array:
 
 
 def all_to_all(
-    x: Any,
+    x: Tree,
     axis_name: Any,
     split_axis: int,
     concat_axis: int,
     *,
     axis_index_groups: Any = None,
     tiled: bool = False,
-) -> Array:
+) -> Tree:
     """Split along one axis, send part i to member i, and join along another axis.
 
     They are `split_axis` and `concat_axis`. The former vanishes and the latter is new, or if
@@ -179,12 +181,12 @@ def all_to_all(
     return pytree.map(exchange, x)
 
 
-def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
+def pswapaxes(x: Tree, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Tree:
     """Swap the named axis with another axis of the same size; returns the array."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
-def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
     """Send arrays between members along (source, target) pairs; others get zeros.
 
     The pairs are `perm`; a target that comes twice is an `ArgumentError`. Returns what arrived.
@@ -209,7 +211,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     return pytree.map(receive, x)
 
 
-def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+def pshuffle(x: Tree, axis_name: Any, perm: Sequence[int]) -> Tree:
     """Member i gets the array of member `perm[i]`."""
     sources = members("pshuffle: perm", perm)
     return ppermute(x, axis_name, [(source, i) for i, source in enumerate(sources)])

@@ -147,6 +147,8 @@ from .wrappers import (
     merge as merge,
 )
 
+from typing import TYPE_CHECKING  # isort: skip
+
 from ..ir.errors import with_advice as _with_advice  # isort: skip
 
 __dir__ = _listed(__name__, "functional", "initializers", "losses")
@@ -155,22 +157,33 @@ _LAST = "with channels last"
 _OF_ANY_RANK = (
     "Conv ConvTranspose MaxPool AvgPool AdaptiveMaxPool AdaptiveAvgPool BatchNorm InstanceNorm"
 ).split()
-__getattr__ = _with_advice(
-    "rlx.nn",
-    {
-        **{f"{name}{n}d": f"use nn.{name}, {_LAST}" for name in _OF_ANY_RANK for n in (1, 2, 3)},
-        **dict.fromkeys(("Dropout1d", "Dropout2d"), "use nn.Dropout with broadcast_dims=(1, 2)"),
-        "Identity": "use nn.identity, a function; nn.Sequential takes functions as layers",
-        "Flatten": "use a function: lambda x: x.reshape(len(x), -1)",
-        "Embed": "use nn.Embedding",
-        "Dense": "use nn.Linear",
-        "inference_mode": "use nn.inference(model)",
-        "make_with_state": "use y, model = nn.with_state(model)(x)",
-        "ReLU": "use nn.relu, a function; nn.Sequential takes functions as layers",
-        "GELU": "use nn.gelu, a function; nn.Sequential takes functions as layers",
-        "CrossEntropyLoss": "use nn.losses.cross_entropy",
-        "MSELoss": "use nn.losses.mean_squared_error",
-        "CTCLoss": "use nn.losses.ctc",
-        "NLLLoss": "use nn.losses.nll",
-    },
-)
+if not TYPE_CHECKING:  # which would take every name for one of the module
+    __getattr__ = _with_advice(
+        "rlx.nn",
+        {
+            **{
+                f"{name}{n}d": f"use nn.{name}, {_LAST}" for name in _OF_ANY_RANK for n in (1, 2, 3)
+            },
+            **dict.fromkeys(
+                ("Dropout1d", "Dropout2d"), "use nn.Dropout with broadcast_dims=(1, 2)"
+            ),
+            "Identity": "use nn.identity, a function; nn.Sequential takes functions as layers",
+            "Flatten": "use a function: lambda x: x.reshape(len(x), -1)",
+            "Embed": "use nn.Embedding",
+            "Dense": "use nn.Linear",
+            "inference_mode": "use nn.inference(model)",
+            "make_with_state": "use y, model = nn.with_state(model)(x)",
+            "ReLU": "use nn.relu, a function; nn.Sequential takes functions as layers",
+            "GELU": "use nn.gelu, a function; nn.Sequential takes functions as layers",
+            "CrossEntropyLoss": "use nn.losses.cross_entropy",
+            "MSELoss": "use nn.losses.mean_squared_error",
+            "CTCLoss": "use nn.losses.ctc",
+            "NLLLoss": "use nn.losses.nll",
+            **dict.fromkeys(
+                ("Sigmoid", "Tanh", "SiLU"), "use the function: nn.sigmoid, nn.tanh, nn.silu"
+            ),
+            "Parameter": "declare a field of the class, weight: rlx.Array",
+            "ModuleList": "a field may hold a list or a tuple of modules",
+            "init": "use nn.initializers",
+        },
+    )

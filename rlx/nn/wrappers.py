@@ -79,7 +79,7 @@ class WeightNorm(Module):
         found = weight * (self.scale / self._norm(weight))
         return self.layer.replace(**{self.name: convert(found, weight.dtype)})
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Array:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return call_layer(self.merge(), *args, **kwargs)
 
 
@@ -153,7 +153,7 @@ class SpectralNorm(Module):
         largest = rnp.dot(left, self._matrix(weight) @ right)
         return self.layer.replace(**{self.name: convert(weight / largest, weight.dtype)})
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Array:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.inference:
             return call_layer(self.merge(), *args, **kwargs)
         check_is_held(self)
@@ -244,7 +244,7 @@ class Shared(Module):
         """The model with the part at both places."""
         return tree_at(self.where, self.model, self.get(self.model))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Array:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return call_layer(self.merge(), *args, **kwargs)
 
 

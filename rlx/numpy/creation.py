@@ -491,7 +491,7 @@ def indices(dimensions: Sequence[Any], dtype: Any = None, sparse: bool = False) 
     return stack(grids) if grids else zeros((0,), dtype)
 
 
-def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Array:
+def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
     """An array computed by calling a function with the index arrays of a shape.
 
     The call is `function(*indices, **kwargs)`, where `dtype` is that of the indices.

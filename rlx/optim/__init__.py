@@ -149,20 +149,24 @@ from .wrappers import (
     schedule_free_eval_params as schedule_free_eval_params,
 )
 
+from typing import TYPE_CHECKING  # isort: skip
+
 from ..ir.errors import with_advice as _with_advice  # isort: skip
 
 __dir__ = _listed(__name__, "schedules")
 
-__getattr__ = _with_advice(
-    "rlx.optim",
-    {
-        "Adam": "use optim.adam, a function",
-        "AdamW": "use optim.adamw, a function",
-        "SGD": "use optim.sgd, a function",
-        "RMSprop": "use optim.rmsprop, a function",
-        "LBFGS": "use optim.lbfgs, a function",
-        "MultiSteps": "use optim.multi_steps, a function",
-        "multi_transform": "use optim.partition, as optax calls it now",
-        "lr_scheduler": "give an optimizer a function of optim.schedules for its rate",
-    },
-)
+if not TYPE_CHECKING:  # which would take every name for one of the module
+    __getattr__ = _with_advice(
+        "rlx.optim",
+        {
+            "Adam": "use optim.adam, a function",
+            "AdamW": "use optim.adamw, a function",
+            "SGD": "use optim.sgd, a function",
+            "RMSprop": "use optim.rmsprop, a function",
+            "LBFGS": "use optim.lbfgs, a function",
+            "MultiSteps": "use optim.multi_steps, a function",
+            "multi_transform": "use optim.partition, as optax calls it now",
+            "lr_scheduler": "give an optimizer a function of optim.schedules for its rate",
+            "Adagrad": "use optim.adagrad, a function",
+        },
+    )

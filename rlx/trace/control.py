@@ -7,7 +7,7 @@ op, so closures work. With known conditions the chosen function just runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ..ir.types import DTYPES, Type, is_bool, is_integer
 from . import pytree
 from .apply import apply, as_operand, as_tensor, operand_type
 from .arguments import count_of
-from .array import Array
+from .array import Array, ArrayLike
 from .closures import (
     constants_first,
     lift_leaf,
@@ -35,6 +35,7 @@ from .scan import scan
 from .tensor import TracedTensor
 
 INDEX = DTYPES["int32"]
+Result = TypeVar("Result")
 TENSORS = (Array, TracedTensor)
 
 
@@ -43,8 +44,8 @@ TENSORS = (Array, TracedTensor)
 
 @boundary
 def cond(
-    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any
-) -> Any:
+    pred: ArrayLike, true_fn: Callable[..., Result], false_fn: Callable[..., Result], *operands: Any
+) -> Result:
     """Return `true_fn(*operands)` if `pred` holds, else `false_fn(*operands)`.
 
     Both must return the same structure, dtypes and shapes. That is checked where the condition is
@@ -63,7 +64,7 @@ def cond(
 
 
 @boundary
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(index: ArrayLike, branches: Sequence[Callable[..., Result]], *operands: Any) -> Result:
     """Call `branches[index](*operands)` and return its result.
 
     The index is clamped to the branches there are. All branches return trees of one structure, with

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, ShapeError, StructureError
@@ -15,6 +15,9 @@ from .arguments import count_of, flag
 from .axes import integer, one_axis
 from .closures import constants_first, lift_leaf, trace_body, with_weak
 from .make_graph import Traced, check_function, function_name
+
+Result = TypeVar("Result")
+Elements = TypeVar("Elements")
 
 
 @boundary
@@ -138,7 +141,7 @@ def _stack(ys: Sequence[Any]) -> Any:
 
 
 @boundary
-def map(f: Callable[[Any], Any], xs: Any) -> Any:
+def map(f: Callable[[Any], Result], xs: Any) -> Result:
     """Call `f` on each element of `xs` along axis 0, and stack the results.
 
     The calls are one after another, in a loop. `xs` may be a tree of arrays of one length; returns
@@ -156,8 +159,8 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
 
 @boundary
 def associative_scan(
-    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
-) -> Any:
+    fn: Callable[[Any, Any], Any], elems: Elements, reverse: bool = False, axis: int = 0
+) -> Elements:
     """Prefix scan along an axis by an associative function, in log2(n) rounds.
 
     `fn(a, b)` combines trees of arrays, elementwise along the `axis`; `elems` is such a tree. The

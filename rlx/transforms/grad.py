@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 from ..ir.builder import build, current, inline
 from ..ir.errors import ArgumentError, GradientError
@@ -67,15 +67,16 @@ def vjp_graph(graph: Graph, active: Sequence[bool]) -> Graph:
 
 
 Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 def value_and_grad(
-    fun: Callable[Parameters, Any],
+    fun: Callable[Parameters, Result],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Callable[Parameters, tuple[Any, Any]]:
+) -> Callable[Parameters, tuple[Result, Any]]:
     """Give a function that returns the value and the gradient of a scalar function.
 
     `fun` returns a real scalar, else it is a `GradientError`. The gradient has the structure of

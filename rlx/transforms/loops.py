@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ..ir.tracebacks import boundary
 from ..trace import control, scan as loops
+from ..trace.array import Array, ArrayLike
 from .repeated import repeated, typed
+
+Carry = TypeVar("Carry")
+X = TypeVar("X")
+Y = TypeVar("Y")
 
 
 @boundary
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]],
-    init: Any,
-    xs: Any = None,
+    f: Callable[[Carry, X], tuple[Carry, Y]],
+    init: Carry,
+    xs: X | None = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
-) -> tuple[Any, Any]:
+) -> tuple[Carry, Y]:
     """Call `carry, y = f(carry, x)` for each x along axis 0 of `xs`.
 
     The carry begins as `init`, and keeps its structure, shapes and dtypes. Without `xs` there are
@@ -39,11 +44,11 @@ def scan(
 
 @boundary
 def while_loop(
-    cond_fun: Callable[[Any], Any],
-    body_fun: Callable[[Any], Any],
-    init: Any,
+    cond_fun: Callable[[Carry], ArrayLike],
+    body_fun: Callable[[Carry], Carry],
+    init: Carry,
     max_steps: int | None = None,
-) -> Any:
+) -> Carry:
     """Call `carry = body_fun(carry)` while `cond_fun(carry)` holds.
 
     The carry begins as `init`, and keeps its structure, shapes and dtypes. Returns the final carry.
@@ -61,7 +66,9 @@ def while_loop(
 
 
 @boundary
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init: Any) -> Any:
+def fori_loop(
+    lower: ArrayLike, upper: ArrayLike, body_fun: Callable[[Array, Carry], Carry], init: Carry
+) -> Carry:
     """Call `carry = body_fun(i, carry)` for i from `lower` below `upper`.
 
     The carry begins as `init`, and keeps its structure, shapes and dtypes. Returns the final carry.

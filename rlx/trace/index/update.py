@@ -76,7 +76,7 @@ class Place:
         unique_indices: bool = False,
         indices_are_sorted: bool = False,
         wrap_negative_indices: bool = True,
-    ) -> Any:
+    ) -> Array:
         """Read elements; mode "fill" gives NaN or `fill_value` outside of the array."""
         x, index = with_flags(self._array, self._index)
         plan = _plan(index, x, mode, wrap_negative_indices)
@@ -88,42 +88,42 @@ class Place:
         is_inside = apply("eq", take_plan(as_tensor(zeros), plan, "fill"), 0)
         return FUNCTIONS["where"](is_inside, found, convert(fill_value, x.dtype))
 
-    def set(self, values: Any, **options: Any) -> Any:
+    def set(self, values: Any, **options: Any) -> Array:
         """Replace elements by values."""
         made = None if options else changed(self._name, self._array, self._index, values)
         return self._update("set", values, lambda _, new: new, **options) if made is None else made
 
-    def add(self, values: Any, **options: Any) -> Any:
+    def add(self, values: Any, **options: Any) -> Array:
         """Add values; repeated indices accumulate."""
         return self._update("add", values, FUNCTIONS["add"], **options)
 
-    def subtract(self, values: Any, **options: Any) -> Any:
+    def subtract(self, values: Any, **options: Any) -> Array:
         """Subtract values; repeated indices accumulate."""
         return self.add(FUNCTIONS["negative"](values), **options)
 
-    def multiply(self, values: Any, **options: Any) -> Any:
+    def multiply(self, values: Any, **options: Any) -> Array:
         """Multiply by values; repeated indices accumulate."""
         return self._update("mul", values, FUNCTIONS["multiply"], **options)
 
     mul = multiply
 
-    def divide(self, values: Any, **options: Any) -> Any:
+    def divide(self, values: Any, **options: Any) -> Array:
         """Divide by values; repeated indices accumulate."""
         return FUNCTIONS["divide"](self._array, self._ones().multiply(values, **options))
 
-    def power(self, values: Any, **options: Any) -> Any:
+    def power(self, values: Any, **options: Any) -> Array:
         """Raise to the power of values."""
         return FUNCTIONS["power"](self._array, self._ones().multiply(values, **options))
 
-    def min(self, values: Any, **options: Any) -> Any:
+    def min(self, values: Any, **options: Any) -> Array:
         """Keep the lesser of the element and the value."""
         return self._update("min", values, FUNCTIONS["minimum"], **options)
 
-    def max(self, values: Any, **options: Any) -> Any:
+    def max(self, values: Any, **options: Any) -> Array:
         """Keep the greater of the element and the value."""
         return self._update("max", values, FUNCTIONS["maximum"], **options)
 
-    def apply(self, fn: Callable[[Any], Any], **options: Any) -> Any:
+    def apply(self, fn: Callable[[Any], Any], **options: Any) -> Array:
         """Replace elements by `fn(elements)`."""
         callable_of("at[...].apply: the function", fn)
         read = {None: None, "promise_in_bounds": "promise_in_bounds"}
