@@ -240,6 +240,7 @@ def test_wrong_arguments_say_what_to_do():
         lambda: layer_of()(X[..., :7]),
         lambda: layer_of(dropout=0.5)(X, mask=CAUSAL.astype(int), key=KEY),
         lambda: layer_of()(X, mask=CAUSAL[:4]),
+        lambda: layer_of()(X, cache=7),
         lambda: layer_of(position="rope")(X, MEMORY),
         lambda: nn.rotary_embedding(X[0, 0]),
     ):

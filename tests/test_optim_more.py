@@ -200,6 +200,7 @@ def test_momentum_of_halves_is_summed_in_float32():
 
 WRONG = {
     "optim.noisy_sgd(0.1, key=3)": "key",
+    "optim.chain(SGD, None)": "one of the optimizers is None, not an optimizer",
     'optim.sam(SGD, SGD, "two")': "sync_period",
     "optim.sam(SGD, SGD).update(P, optim.sam(SGD, SGD).init(P))": "sam needs the parameters",
     "OPAQUE.update(P, OPAQUE.init(P), P)": "needs the function that gives gradients",

@@ -18,7 +18,7 @@ from ..ir.ops.custom import Rule
 from ..ir.source import user_source
 from ..ir.types import promote
 from ..trace.apply import as_tensor
-from ..trace.arguments import callable_of, choice, count_of, flag
+from ..trace.arguments import callable_of, choice, count_of, flag, wrong
 from ..trace.array import Array
 from ..trace.array_arguments import known_real
 from ..trace.index.items import check_ends
@@ -173,6 +173,9 @@ class MultiHeadAttention(Module):
                 "MultiHeadAttention: memory has neither a cache nor positions",
                 fix="leave out cache=, and make the layer of cross-attention without position",
             )
+        if cache is not None and not isinstance(cache, KVCache):
+            fix = "pass layer.initial_cache(batch, longest), or what the last call gave"
+            raise wrong("MultiHeadAttention: the cache", cache, "a KVCache", fix)
         other = x if memory is None else self._checked(memory)
         q, k = self._parted(self.query(x), self.heads), self._parted(self.key(other), self.kv_heads)
         v = self._parted(self.value(other), self.kv_heads)

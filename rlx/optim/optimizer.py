@@ -116,6 +116,10 @@ def chain(*optimizers: Optimizer) -> Optimizer:
     Array([-0.5], dtype=float32)
     """
 
+    for one in optimizers:
+        if not callable(getattr(one, "init", None)) or not callable(getattr(one, "update", None)):
+            raise wrong("chain: one of the optimizers", one, "an optimizer", "pass sgd(0.1), say")
+
     def init(params: Any) -> tuple:
         return tuple(optimizer.init(params) for optimizer in optimizers)
 
