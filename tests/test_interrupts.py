@@ -230,7 +230,7 @@ def test_signals_interrupt_compiled_code(threads: int, names: Sequence[str]) -> 
     code = f"import test_interrupts; test_interrupts.run_all({names})"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=os.path.dirname(__file__), env=environment,
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert done.stdout.endswith("all\n"), done.stdout + done.stderr
 
