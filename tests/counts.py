@@ -13,12 +13,16 @@ import statistics
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Container
 from pathlib import Path
 
 from first_call import summary
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "rlx"
+# packages that grow by features; all others are the core, a compiler that should not
+FEATURES = frozenset({"interop", "io", "models", "nn", "optim", "serve", "train"})
+NEWER = FEATURES - {"interop", "nn", "optim"}  # than the figure of 140 in tests/test_house.py
 ROUNDS = 15  # fresh processes of each kind
 LOADED = "import sys, rlx; print(sum(m.split('.')[0] == 'rlx' for m in sys.modules))"
 TIMED = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
@@ -35,9 +39,10 @@ def wings() -> dict[str, tuple[int, int]]:
     return {wing: (len(sizes), sum(sizes)) for wing, sizes in sorted(found.items())}
 
 
-def importers() -> dict[str, set[str]]:
-    """For each module of rlx those that import it."""
-    paths = {_name(path): path for path in SOURCE.rglob("*.py")}
+def importers(without: Container[str] = ()) -> dict[str, set[str]]:
+    """For each module of rlx those that import it, as if some packages were not there."""
+    files = (p for p in SOURCE.rglob("*.py") if p.relative_to(SOURCE).parts[0] not in without)
+    paths = {_name(path): path for path in files}
     found: dict[str, set[str]] = {name: set() for name in paths}
     for name, path in paths.items():
         package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
@@ -48,10 +53,11 @@ def importers() -> dict[str, set[str]]:
     return found
 
 
-def single_importers() -> list[str]:
+def single_importers(without: Container[str] = ()) -> list[str]:
     """Modules that exactly one other imports; packages do not count."""
     packages = {_name(path) for path in SOURCE.rglob("__init__.py")}
-    return sorted(n for n, users in importers().items() if len(users) == 1 and n not in packages)
+    users = importers(without)
+    return sorted(name for name in users if len(users[name]) == 1 and name not in packages)
 
 
 def _name(path: Path) -> str:
@@ -104,7 +110,10 @@ def main() -> None:
         print(f"{wing:<22}{files:>7}{lines:>9,}")
     files, lines = (sum(row[i] for row in rows.values()) for i in range(2))
     print(f"{'all':<22}{files:>7}{lines:>9,}")
-    print(f"{len(single_importers())} files have exactly one importer")
+    lines = sum(row[1] for wing, row in rows.items() if wing not in FEATURES)
+    print(f"{'core':<22}{'':>7}{lines:>9,}")
+    print(f"{len(single_importers())} files have exactly one importer, ", end="")
+    print(f"{len(single_importers(FEATURES))} of the core")
     print(summary())
     milliseconds, ratio = import_ratio()
     print(f"import rlx loads {modules_loaded()} of its modules, in {milliseconds:.0f} ms,")
