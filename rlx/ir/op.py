@@ -281,6 +281,14 @@ class Op:
         """
         return self._attach("fold", fn)
 
+    def multiplied(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach the op that multiplies by the result without making it.
+
+        The rule is `(x, *args, **attrs) -> Value or None`, the product over the last axes of x and
+        of the result, which has two.
+        """
+        return self._attach("multiplied", fn)
+
     def split(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Attach the partial evaluation rule of an op with nested graphs.
 

@@ -26,6 +26,7 @@ from .attention import dot_product_attention as dot_product_attention
 from .blocks import (
     BlockArray as BlockArray,
     dequantize_blocks as dequantize_blocks,
+    linear as linear,
     quantize_blocks as quantize_blocks,
 )
 from .conv import Conv as Conv, ConvTranspose as ConvTranspose

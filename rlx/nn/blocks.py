@@ -9,13 +9,15 @@ from typing import Any, final
 
 import numpy as np
 
-from ..ir.errors import DtypeError, ShapeError
-from ..ir.ops.blocks import FORMATS, BlockFormat, Codes, block_format, numbers_of
-from ..ir.types import is_float
+from .. import numpy as rnp
+from ..ir.errors import ArgumentError, DtypeError, ShapeError
+from ..ir.ops.blocks import COMPUTES, FORMATS, BlockFormat, Codes, block_format, numbers_of
+from ..ir.types import is_float, promote
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import choice
 from ..trace.array import Array, new_array
 from ..trace.host import to_numpy
+from ..trace.promotion import FLOAT, convert
 from .module import Module, field
 
 
@@ -57,6 +59,57 @@ class BlockArray(Module):
     def dequantize(self) -> Any:
         """The numbers, `f32[...]` of the array's shape."""
         return dequantize_blocks(self.data, self.format)
+
+    def __getitem__(self, index: Any) -> BlockArray:
+        """The blocks at places of the axes before the last one, still packed.
+
+        `w[ids].dequantize()` reads the rows `ids` of a table. Raises an `ArgumentError` for an
+        index that reaches the last axis.
+
+        >>> quantize_blocks(np.ones((9, 64), "float32"), "q4_0")[np.array([7, 0, 2])].shape
+        (3, 64)
+        """
+        data = self.data[index]
+        if not data.ndim or data.shape[-1] != self.data.shape[-1]:
+            raise ArgumentError(
+                f"the index {index!r} reaches the last axis of blocks of {self.format}",
+                fix="index the axes before it, or the numbers: w.dequantize()[index]",
+            )
+        return BlockArray(data, self.format)
+
+
+def linear(x: Any, w: Any, b: Any = None, *, compute: str = "exact") -> Any:
+    """Multiply by a matrix of rows, packed or not, and add a bias: x @ w.T + b.
+
+    `f32[..., in] → f32[..., out]`, in the dtype of x. `w` is an array or a `BlockArray` of shape
+    (out, in), `b` of shape (out,). With `compute="int8"` packed numbers are multiplied by x rounded
+    to 8 bits, 32 numbers to multiples of their greatest size / 127, which is faster; with "exact"
+    by x itself. Raises a `ShapeError` if the sizes differ, an `ArgumentError` for "int8" with `w`
+    that is not packed.
+
+    >>> w = quantize_blocks(np.ones((3, 64), "float32"), "q8_0")
+    >>> linear(np.ones((2, 64), "float32"), w, compute="int8").shape
+    (2, 3)
+    """
+    choice("linear: compute", compute, COMPUTES)
+    if isinstance(w, BlockArray):
+        y = _product(as_tensor(x), w, compute)
+    elif compute == "exact":
+        y = rnp.matmul(x, rnp.matrix_transpose(w))
+    else:
+        raise ArgumentError(
+            f"linear: w is not packed, so there is no product in {compute}",
+            fix="give rlx.nn.quantize_blocks(w, 'q8_0'), or compute='exact'",
+        )
+    return y if b is None else convert(y + b, as_tensor(y).dtype)
+
+
+def _product(x: Any, w: BlockArray, compute: str) -> Any:
+    if len(w.shape) != 2:
+        raise ShapeError(f"linear: w has the shape {w.shape}", fix="give a matrix (out, in)")
+    if not is_float(x.dtype):
+        x = convert(x, promote(x.dtype, FLOAT))
+    return apply("block_dot", x, w.data, format=w.format, compute=compute)
 
 
 # -- packing ---------------------------------------------------------------------------------------

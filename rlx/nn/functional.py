@@ -31,6 +31,7 @@ from ..trace.promotion import (
 )
 from ..transforms.eager import eager
 from .attention import dot_product_attention as dot_product_attention
+from .blocks import linear as linear
 from .quantization import (
     get_scaled_dot_general_config as get_scaled_dot_general_config,
     scaled_dot_general as scaled_dot_general,

@@ -250,7 +250,10 @@ def dot_general_total(x: Value, y: Value, *, contract: Pairs, batch: Pairs, dtyp
 def dot_general_fold(
     x: Value, y: Value, *, contract: Pairs, batch: Pairs, dtype: Any
 ) -> Value | None:
-    """Name the axes of what was transposed, if its free ones stay in order."""
+    """Name the axes of what was transposed, if its free ones stay in order.
+
+    What an op multiplies by without making it is left to that op.
+    """
     operands, pairs = [x, y], [list(contract), list(batch)]
     for side, operand in enumerate((x, y)):
         moved = maker(operand, "transpose")
@@ -260,9 +263,25 @@ def dot_general_fold(
             operands[side] = moved.args[0]
             for pair in pairs:
                 pair[side] = tuple(axes[i] for i in pair[side])
-    if operands == [x, y]:
+    if operands != [x, y]:
+        return dot_general(*operands, contract=pairs[0], batch=pairs[1], dtype=dtype)
+    is_plain = not batch[0] and len(contract[0]) == 1 and dtype in (None, x.dtype)
+    if not is_plain:
         return None
-    return dot_general(*operands, contract=pairs[0], batch=pairs[1], dtype=dtype)
+    swapped = _multiplied(y, x, contract[1][0], contract[0][0])
+    if swapped is not None:
+        return transpose(swapped, axes=(swapped.rank - 1, *range(swapped.rank - 1)))
+    return _multiplied(x, y, contract[0][0], contract[1][0])
+
+
+def _multiplied(x: Value, y: Value, depth: int, of_y: int) -> Value | None:
+    """The product with lines of y by the op that has a rule for what y is made of."""
+    rule = y.node.op.rules.multiplied if y.node is not None else None
+    if rule is None or y.rank != 2 or of_y != 1:
+        return None
+    assert y.node is not None, "its op has a rule"
+    order = (*(i for i in range(x.rank) if i != depth), depth)
+    return rule(transpose(x, axes=order), *y.node.args, **y.node.attrs)
 
 
 dot_general.samples((3, 4), (4, 2), contract=((1,), (0,)))

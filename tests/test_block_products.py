@@ -1,0 +1,118 @@
+"""Products with numbers in blocks: against float64, alone and in batches, in all formats."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_gguf_files import some_blocks
+
+import rlx
+import rlx.numpy as rnp
+from rlx import nn
+from rlx.ir.errors import ArgumentError, AttributeValueError, ShapeError
+from rlx.ir.ops.blocks import COMPUTES, FORMATS
+
+RNG = np.random.default_rng(0)
+
+
+def some_lines(rows: int, depth: int) -> np.ndarray:
+    return RNG.normal(size=(rows, depth)).astype(np.float32)
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    """What `compute="int8"` takes float32 numbers for, as float64."""
+    blocks = x.reshape(len(x), -1, 32)
+    step = np.abs(blocks).max(-1, keepdims=True) / np.float32(127)
+    units = np.rint(blocks / np.where(step == 0, np.float32(1), step)).clip(-127, 127)
+    return (units.astype(float) * step).reshape(x.shape)
+
+
+def assert_near(found, x: np.ndarray, w: nn.BlockArray, compute: str) -> None:
+    """The error of a float32 sum is that of its terms' sizes."""
+    lines = rounded(x) if compute == "int8" else x.astype(float)
+    numbers = np.asarray(w.dequantize()).astype(float)
+    # codes and minima are summed apart in some formats, so their sizes count
+    sizes = np.abs(lines) @ np.abs(numbers).T + np.abs(lines).max() * np.abs(numbers).max() * 8
+    assert (np.abs(np.asarray(found) - lines @ numbers.T) <= 4e-6 * sizes).all()
+
+
+@pytest.mark.parametrize("compute", COMPUTES)
+@pytest.mark.parametrize("format", FORMATS)
+def test_products_are_those_of_the_numbers(format, compute):
+    size = FORMATS[format].size
+    w = nn.BlockArray(rnp.asarray(some_blocks(format, rows=37, blocks=96 // size or 1)), format)
+    call = rlx.jit(lambda x, w: nn.linear(x, w, compute=compute))
+    for rows in (1, 3, 8, 33):
+        x = some_lines(rows, w.shape[1])
+        found = call(x, w)
+        assert_near(found, x, w, compute)
+
+
+def test_a_product_with_what_blocks_stand_for_stays_packed():
+    w = nn.quantize_blocks(some_lines(6, 64), "q4_1")
+    x = some_lines(3, 64)
+    for f in (
+        lambda x, w: x @ w.dequantize().T,
+        lambda x, w: (w.dequantize() @ x.T).T,
+        lambda x, w: rnp.einsum("bk,nk->bn", x, w.dequantize()),
+    ):
+        assert "block_dot" in rlx.jit(f).lower(x, w).compile().stages["simplified"]
+        assert_near(rlx.jit(f)(x, w), x, w, "exact")
+
+
+def test_derivative_and_batches():
+    w = nn.quantize_blocks(some_lines(6, 64), "q4_1")
+    numbers = np.asarray(w.dequantize())
+    x = some_lines(3, 64)
+    for compute in COMPUTES:
+        slope = rlx.jit(rlx.grad(lambda x: nn.linear(x, w, compute=compute).sum()))(x)  # noqa: B023
+        np.testing.assert_allclose(slope, np.tile(numbers.sum(0), (3, 1)), rtol=1e-5, atol=1e-5)
+    many = nn.BlockArray(rnp.stack([w.data, w.data[::-1]]), "q4_1")
+    both = rlx.jit(rlx.vmap(nn.linear, in_axes=(None, 0)))(x, many)
+    assert_near(both[0], x, w, "exact")
+    np.testing.assert_allclose(both[1], both[0][:, ::-1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int32"])
+def test_other_dtypes(dtype):
+    w = nn.quantize_blocks(some_lines(6, 64), "q8_0")
+    x = np.round(some_lines(3, 64) * 8).astype(dtype)
+    for compute in COMPUTES:
+        found = rlx.jit(lambda x: nn.linear(x, w, np.ones(6, "f4"), compute=compute))(x)  # noqa: B023
+        wanted = nn.linear(x.astype("float32"), w, compute=compute) + 1
+        assert found.dtype == ("float32" if dtype == "int32" else dtype)
+        np.testing.assert_allclose(found, wanted, rtol=2e-3 if dtype == "float16" else 1e-5)
+
+
+def test_odd_numbers():
+    w = nn.quantize_blocks(some_lines(5, 64), "q4_0")
+    x = np.zeros((6, 64), np.float32)
+    x[0, 3], x[1, 40], x[2, 5], x[3, 9], x[4, :3] = np.nan, np.inf, 1e-45, 2e-38, 3e38
+    for compute in COMPUTES:
+        found = np.asarray(rlx.jit(lambda x: nn.linear(x, w, compute=compute))(x))  # noqa: B023
+        assert np.isnan(found[0]).all() and not np.isfinite(found[1]).any()
+        assert_near(found[2:4], x[2:4], w, compute)
+        assert (found[5] == 0).all()
+
+
+def test_rows_of_a_table_are_gathered_packed():
+    table = nn.quantize_blocks(some_lines(50, 64), "q8_0")
+    ids = np.array([[7, 0], [49, -1]])
+    call = rlx.jit(lambda w, ids: w[ids].dequantize())
+    np.testing.assert_array_equal(call(table, ids), np.asarray(table.dequantize())[ids])
+    stages = call.lower(table, ids).compile().stages
+    assert not any("f32[50, 64]" in text for text in stages.values())
+    with pytest.raises(ArgumentError, match="last axis"):
+        table[:, 3:5]
+
+
+def test_wrong_products_are_refused():
+    w = nn.quantize_blocks(some_lines(4, 64), "q4_0")
+    with pytest.raises(ArgumentError, match="not packed"):
+        nn.linear(some_lines(2, 64), np.ones((4, 64), "f4"), compute="int8")
+    with pytest.raises(AttributeValueError, match="int4"):
+        nn.linear(some_lines(2, 64), w, compute="int4")
+    with pytest.raises(ShapeError, match="last axis of 64"):
+        nn.linear(some_lines(2, 32), w)
+    with pytest.raises(ShapeError, match="matrix"):
+        nn.linear(some_lines(2, 64), w[0])
