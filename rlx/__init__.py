@@ -50,6 +50,7 @@ from .ir.errors import (
     LeakedTracerError as LeakedTracerError,
     NanError as NanError,
     ParseError as ParseError,
+    QueueFullError as QueueFullError,
     RecompileError as RecompileError,
     RlxError as RlxError,
     ShapeError as ShapeError,
@@ -120,6 +121,7 @@ if TYPE_CHECKING:
         optim as optim,
         random as random,
         scipy as scipy,
+        serve as serve,
         train as train,
         tree_util as tree_util,
     )
@@ -200,8 +202,8 @@ else:
     __getattr__, __dir__ = _door(
         __name__,
         (
-            "flatten_util image interop io ir lax nn numpy ops optim random scipy train tree_util "
-            "runtime.distributed transforms.ad_checkpoint transforms.checkpoint_policies "
+            "flatten_util image interop io ir lax nn numpy ops optim random scipy serve train "
+            "tree_util runtime.distributed transforms.ad_checkpoint transforms.checkpoint_policies "
             "transforms.testing"
         ).split(),
         {

@@ -44,6 +44,7 @@ ROOTS = (
     "rlx.io",
     "rlx.ops",
     "rlx.testing",
+    "rlx.serve",
     "rlx.train",
     "rlx.scipy",
 )

@@ -232,6 +232,10 @@ class FileAccessError(RlxError, OSError):
     """A file that cannot be read or written: a directory, a forbidden one."""
 
 
+class QueueFullError(RlxError, RuntimeError):
+    """As many requests wait as may."""
+
+
 class VerifyError(RlxError, ValueError):
     """A graph that breaks a rule of its level."""
 

@@ -1,0 +1,10 @@
+"""Serving language models: requests share steps, pages of a cache, and prefixes.
+
+Read `pages.py` first, then `scheduler.py`.
+"""
+
+from ..ir.lazy import listed as _listed
+from .pages import PagePool as PagePool, Table as Table
+from .scheduler import Chunk as Chunk, Request as Request, Scheduler as Scheduler
+
+__dir__ = _listed(__name__)
