@@ -31,6 +31,7 @@ ROOTS = (
     "rlx.nn.functional",
     "rlx.nn.initializers",
     "rlx.nn.losses",
+    "rlx.nn.masks",
     "rlx.optim",
     "rlx.optim.schedules",
     "rlx.tree",

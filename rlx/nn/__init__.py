@@ -21,7 +21,12 @@ wrong shape are a `ShapeError`, those of a wrong dtype a `DtypeError`.
 """
 
 from ..ir.lazy import listed as _listed
-from . import functional as functional, initializers as initializers, losses as losses
+from . import (
+    functional as functional,
+    initializers as initializers,
+    losses as losses,
+    masks as masks,
+)
 from .attention import dot_product_attention as dot_product_attention
 from .blocks import (
     BlockArray as BlockArray,
@@ -88,6 +93,7 @@ from .layers import (
     RMSNorm as RMSNorm,
     Sequential as Sequential,
 )
+from .masks import alibi_slopes as alibi_slopes
 from .module import Module as Module, field as field
 from .norms import BatchNorm as BatchNorm, GroupNorm as GroupNorm, InstanceNorm as InstanceNorm
 from .pooling import (
@@ -137,7 +143,6 @@ from .transformer import (
     MultiHeadAttention as MultiHeadAttention,
     TransformerDecoderLayer as TransformerDecoderLayer,
     TransformerEncoderLayer as TransformerEncoderLayer,
-    alibi_slopes as alibi_slopes,
     rotary_embedding as rotary_embedding,
 )
 from .wrappers import (

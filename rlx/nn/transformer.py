@@ -5,7 +5,6 @@ Sequences are `f32[batch, time, features]`. Read `MultiHeadAttention`, then a la
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
@@ -13,21 +12,20 @@ import numpy as np
 
 from .. import lax, numpy as rnp, random
 from ..ir.errors import ArgumentError, BoundsError, DtypeError, ShapeError
-from ..ir.ops.attention.blocks import HIDDEN
 from ..ir.ops.custom import Rule
 from ..ir.source import user_source
-from ..ir.types import promote
 from ..trace.apply import as_tensor
 from ..trace.arguments import callable_of, choice, count_of, flag, wrong
 from ..trace.array import Array
 from ..trace.array_arguments import known_real
 from ..trace.index.items import check_ends
-from ..trace.promotion import FLOAT, convert
-from . import initializers
+from ..trace.promotion import convert
+from . import initializers, masks
 from .arguments import check_features
-from .attention import dot_product_attention
+from .attention import Terms, attend, dot_product_attention, terms_with
 from .functional import relu, softmax
 from .layers import Dropout, LayerNorm, Linear
+from .masks import Mask
 from .module import Module, field
 
 POSITIONS = (None, "rope", "alibi")
@@ -69,33 +67,18 @@ def rotary_embedding(x: Any, places: Any = None, *, base: float = 10000.0) -> Ar
     return convert(rnp.concatenate(turned, -1), x.dtype)
 
 
-def alibi_slopes(heads: int) -> Array:
-    """Slopes of attention with linear biases, one for each head: `f32[heads]`.
-
-    Of a power of two heads they are 2^(-8 i / heads); others take every second slope of twice as
-    many for the rest. From "Train Short, Test Long", Press et al., 2022.
-
-    >>> alibi_slopes(4).tolist()
-    [0.25, 0.0625, 0.015625, 0.00390625]
-    """
-    count = count_of("alibi_slopes: heads", heads, 1)
-    whole = 1 << (count.bit_length() - 1)
-    slopes = [2 ** (-8 * (i + 1) / whole) for i in range(whole)]
-    slopes += [2 ** (-4 * (i + 1) / whole) for i in range(0, 2 * (count - whole), 2)]
-    return rnp.array(slopes, "float32")
-
-
 @final
 class MultiHeadAttention(Module):
     """Multi-head attention: `f32[batch, time, size] → f32[batch, time, size]`.
 
     Called with `x`, and `memory` of shape (batch, other time, size) for cross-attention. `mask` is
-    of bools that broadcast to (batch, heads, time, other time), true where a query sees a key;
-    `is_causal` hides later keys. `kv_heads` keys and values are shared by groups of `heads` ("GQA",
-    Ainslie et al., 2023); sizes that do not divide are an `ArgumentError`. `position` is None,
-    "rope" or "alibi". In training `dropout` zeroes weights of attention, and needs a key. With a
-    `cache`, of `initial_cache`, the times of `x` follow those in it, they see those before them,
-    and the result is a pair with the new cache; it keeps its shape, so it may be carried by `scan`.
+    one of `nn.masks`, or bools that broadcast to (batch, heads, time, other time), true where a
+    query sees a key; `is_causal` hides later keys. `kv_heads` keys and values are shared by groups
+    of `heads` ("GQA", Ainslie et al., 2023); sizes that do not divide are an `ArgumentError`.
+    `position` is None, "rope" or "alibi". In training `dropout` zeroes weights of attention, and
+    needs a key. With a `cache`, of `initial_cache`, the times of `x` follow those in it, they see
+    those before them, and the result is a pair with the new cache; it keeps its shape, so it may be
+    carried by `scan`.
 
     Of PyTorch's layer `query`, `key`, `value` are the thirds of `in_proj_weight.T`, `out` is
     `out_proj`. From "Attention Is All You Need", Vaswani et al., 2017.
@@ -190,8 +173,9 @@ class MultiHeadAttention(Module):
                 for old, new in ((cache.key, k), (cache.value, v))
             )
             cache, is_causal = KVCache(k, v, start + x.shape[1]), True
-        mask = self._seen(places, k.shape[1], mask, is_causal)
-        y = self._attend(q, convert(k, q.dtype), convert(v, q.dtype), mask, places, key)
+        mask = self._mask(mask, is_causal)
+        mask = mask if cache is None else mask.shifted(start)
+        y = self._attend(q, convert(k, q.dtype), convert(v, q.dtype), mask, key)
         y = self.out(rnp.reshape(y, x.shape))
         return y if cache is None else (y, cache)
 
@@ -218,9 +202,10 @@ class MultiHeadAttention(Module):
     def _parted(self, x: Any, heads: int) -> Any:
         return rnp.reshape(x, (*x.shape[:2], heads, x.shape[2] // heads))
 
-    def _seen(self, places: Any, count: Any, mask: Any, is_causal: bool) -> Any:
-        """Which keys a query sees, of shape (batch or 1, heads or 1, time, other time)."""
-        if mask is not None:
+    def _mask(self, mask: Any, is_causal: bool) -> Mask:
+        if mask is None:
+            mask = Mask()
+        elif not isinstance(mask, Mask):
             mask = as_tensor(mask)
             if mask.dtype.kind != "b" or mask.ndim > 4:
                 raise DtypeError(
@@ -228,27 +213,20 @@ class MultiHeadAttention(Module):
                     fix="give bools that broadcast to (batch, heads, time, other time), "
                     "true where a query sees a key",
                 )
-            mask = rnp.reshape(mask, (1,) * (4 - mask.ndim) + mask.shape) if mask.ndim < 4 else mask
-        if not flag("MultiHeadAttention: is_causal", is_causal):
-            return mask
-        earlier = (rnp.arange(count, dtype="int32") <= places[:, None])[None, None]
-        return earlier if mask is None else mask & earlier
+            mask = masks.array(mask)
+        if flag("MultiHeadAttention: is_causal", is_causal):
+            mask = mask & masks.causal()
+        return mask & masks.alibi(self.heads) if self.position == "alibi" else mask
 
-    def _attend(self, q: Any, k: Any, v: Any, mask: Any, places: Any, key: Any) -> Any:
-        bias, wide = None, promote(q.dtype, FLOAT)
-        if self.position == "alibi":
-            distance = rnp.abs(rnp.arange(k.shape[1], dtype="int32") - places[:, None])
-            bias = convert(alibi_slopes(self.heads)[:, None, None] * -distance, wide)[None]
+    def _attend(self, q: Any, k: Any, v: Any, mask: Mask, key: Any) -> Any:
         if self.dropout.inference or self.dropout.rate == 0:
-            return dot_product_attention(q, k, v, bias, mask)
-        groups = self.heads // self.kv_heads
-        k, v = rnp.repeat(k, groups, axis=2), rnp.repeat(v, groups, axis=2)
-        scores = rnp.einsum("bthd,bshd->bhts", q, k, preferred_element_type=wide)
-        scores = scores / math.sqrt(q.shape[-1])
-        scores = scores if bias is None else scores + bias
-        scores = scores if mask is None else rnp.where(mask, scores, HIDDEN)
-        weights = self.dropout(softmax(scores), key=key)
-        return convert(rnp.einsum("bhts,bshd->bthd", weights, convert(v, wide)), q.dtype)
+            return dot_product_attention(q, k, v, mask=mask)
+
+        def weigh(scores: Any) -> Any:
+            return self.dropout(softmax(scores), key=key)
+
+        made, _ = attend(q, k, v, terms_with(Terms(), mask, q, k), weigh)
+        return convert(made, q.dtype)
 
 
 def _check_room(count: Any, longest: Any) -> None:

@@ -8,7 +8,7 @@ softmax", 2018); the derivative computes the scores again (T. Dao et al., "Flash
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ from .blocks import (
     ROWS,
     Operands,
     Pair,
+    Scores,
+    Scoring,
     all_filled_up,
     cut_block,
     filled_up,
@@ -59,13 +61,16 @@ def _sums_filled_up(top: Value, total: Value, size: int) -> tuple[Value, Value]:
     return filled_up(top, {ROWS: size}, np.inf), filled_up(total, {ROWS: size}, 1.0)
 
 
-def _reference_weights(
-    x: Operands, attrs: dict[str, Any]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
-    """The weights, where they move, the result, and the operands after it."""
-    scores, seen = reference_scores(x, attrs)
-    out, top, total, *rest = x.rest
-    return np.exp(scores - top[..., None]) / total[..., None], seen, out, tuple(rest)
+def _reference_weights(x: Operands, attrs: dict[str, Any]) -> tuple[np.ndarray, Scores]:
+    """The weights, and the scores they are made of."""
+    made = reference_scores(x, attrs)
+    _, top, total, *_ = x.rest
+    return np.exp(made.scores - top[..., None]) / total[..., None], made
+
+
+def _bent(moved: Any, bend: Any, times: Callable[[Any, Any], Any]) -> Any:
+    """A change of scaled products as one of scores, or the other way round."""
+    return moved if bend is None else times(moved, bend)
 
 
 attention_push = family(
@@ -84,12 +89,14 @@ attention_push = family(
 @attention_push.reference
 def attention_push_reference(*operands: np.ndarray, **attrs: Any) -> Any:
     x = operands_of(operands, attrs)
-    weights, seen, out, rest = _reference_weights(x, attrs)
+    weights, made = _reference_weights(x, attrs)
     q, k, v = map(widened, (x.q, x.k, x.v))
-    tq, tk, tv, *tbias = map(widened, rest)
+    out = x.rest[0]
+    tq, tk, tv, *tbias = map(widened, x.rest[3:])
     t = np.einsum("bkgtd,bksd->bkgts", tq, k) + np.einsum("bkgtd,bksd->bkgts", q, tk)
-    t = t * q.dtype.type(attrs["scale"]) + (tbias[0] if tbias else 0)
-    moved = weights * np.where(seen, t, 0)
+    t = _bent(t * q.dtype.type(attrs["scale"]), made.bend, np.multiply)
+    t = t + (tbias[0] if tbias else 0)
+    moved = weights * np.where(made.seen, t, 0)
     total = np.sum(moved, axis=4)
     t_out = np.einsum("bkgts,bkse->bkgte", moved, v) - total[..., None] * out
     return t_out + np.einsum("bkgts,bkse->bkgte", weights, tv), total
@@ -111,17 +118,17 @@ def attention_push_expand(*operands: Value, **attrs: Any) -> tuple[Value, Value]
         tq, tk, tv = map(widened, pushed[:3])
         own = ({ROWS: i}, {ROWS: t})
         keys = ({KEYS: j}, {KEYS: s})
-        scores, seen = scores_of(inner, pair, attrs["scale"], sights)
-        weights = _weights(scores, cut_block(top, *own), cut_block(total, *own))
+        block = scores_of(inner, pair, Scoring.of(attrs), sights)
+        weights = _weights(block.scores, cut_block(top, *own), cut_block(total, *own))
         moved = add(
             products(cut_block(tq, *own), cut_block(inner.k, *keys)),
             products(cut_block(inner.q, *own), cut_block(tk, *keys)),
         )
-        moved = mul(moved, attrs["scale"])
+        moved = _bent(mul(moved, attrs["scale"]), block.bend, mul)
         if pushed[3] is not None:
             more = narrowed(cut_block(pushed[3], {3: i, 4: j}, {3: t, 4: s}), moved.dtype)
             moved = add(moved, broadcast(more, shape=moved.shape, axes=tuple(range(5))))
-        moved = mul(weights, moved if seen is None else select(seen, moved, like(moved, 0)))
+        moved = mul(weights, _where_seen(block, moved))
         values, t_values = cut_block(inner.v, *keys), cut_block(tv, *keys)
         more = add(
             dot_general(moved, values, contract=((4,), (2,)), batch=BATCH),
@@ -139,6 +146,11 @@ def attention_push_expand(*operands: Value, **attrs: Any) -> tuple[Value, Value]
     made = over_pairs(sights, constants, carry, step)
     t_out, t_total = (first(y, {ROWS: sights.length}) for y in made)
     return sub(t_out, mul(along(t_total, out), out)), t_total
+
+
+def _where_seen(block: Scores, moved: Value) -> Value:
+    """Changes of scores, of which those that do not count are 0."""
+    return moved if block.seen is None else select(block.seen, moved, like(moved, 0))
 
 
 def _wider(operands: Sequence[Any]) -> Operands:
@@ -180,14 +192,15 @@ attention_pull = family(
 @attention_pull.reference
 def attention_pull_reference(*operands: np.ndarray, **attrs: Any) -> Any:
     x = operands_of(operands, attrs)
-    weights, seen, out, (ct, ct_total) = _reference_weights(x, attrs)
+    weights, made = _reference_weights(x, attrs)
     q, k, v = map(widened, (x.q, x.k, x.v))
+    out, _, _, ct, ct_total = x.rest
     moved = np.einsum("bkgte,bkse->bkgts", ct, v)
     moved = weights * (moved - (np.sum(ct * out, axis=4) - ct_total)[..., None])
-    moved = np.where(seen, moved, 0)
-    scale = q.dtype.type(attrs["scale"])
-    ct_q = np.einsum("bkgts,bksd->bkgtd", moved, k) * scale
-    ct_k = np.einsum("bkgts,bkgtd->bksd", moved, q) * scale
+    moved = np.where(made.seen, moved, 0)
+    scale, inner = q.dtype.type(attrs["scale"]), _bent(moved, made.bend, np.multiply)
+    ct_q = np.einsum("bkgts,bksd->bkgtd", inner, k) * scale
+    ct_k = np.einsum("bkgts,bkgtd->bksd", inner, q) * scale
     ct_v = np.einsum("bkgts,bkgte->bkse", weights, ct)
     if x.bias is None:
         return ct_q, ct_k, ct_v
@@ -212,14 +225,15 @@ def attention_pull_expand(*operands: Value, **attrs: Any) -> list[Value]:
         top, total, less, ct = (cut_block(y, own, {ROWS: t}) for y in constants[5:])
         q = cut_block(inner.q, own, {ROWS: t})
         k, v = (cut_block(y, keys, {KEYS: s}) for y in (inner.k, inner.v))
-        scores, seen = scores_of(inner, pair, attrs["scale"], sights, is_turned=True)
-        weights = _weights(scores, top, total, is_turned=True)
+        block = scores_of(inner, pair, Scoring.of(attrs), sights, is_turned=True)
+        weights = _weights(block.scores, top, total, is_turned=True)
         moved = products(ct, v, is_turned=True)
         moved = mul(weights, sub(moved, spread_back(less, moved, (2,))))
-        moved = moved if seen is None else select(seen, moved, like(moved, 0))
+        moved = _where_seen(block, moved)
+        bent = _bent(moved, block.bend, mul)
         more = [
-            dot_general(moved, k, contract=((2,), (2,)), batch=BATCH),
-            dot_general(moved, q, contract=((3, 4), (2, 3)), batch=BATCH),
+            dot_general(bent, k, contract=((2,), (2,)), batch=BATCH),
+            dot_general(bent, q, contract=((3, 4), (2, 3)), batch=BATCH),
             dot_general(weights, ct, contract=((3, 4), (2, 3)), batch=BATCH),
         ]
         places = [own, keys, keys]
@@ -280,7 +294,7 @@ attention_state = family(
 @attention_state.reference
 def attention_state_reference(*operands: np.ndarray, **attrs: Any) -> Any:
     x = operands_of(operands, attrs)
-    scores, _ = reference_scores(x, attrs)
+    scores = reference_scores(x, attrs).scores
     top = np.max(scores, axis=4, initial=-np.inf)
     top = np.where(np.isneginf(top), top.dtype.type(0), top)
     powers = np.exp(scores - top[..., None])
@@ -304,7 +318,7 @@ def attention_state_expand(*operands: Value, **attrs: Any) -> tuple[Value, ...]:
         i, j = pair.i, pair.j
         inner = Operands(*constants)
         top, total, out = (cut_block(y, {ROWS: i}, {ROWS: t}) for y in carry)
-        scores, _ = scores_of(inner, pair, attrs["scale"], sights)
+        scores = scores_of(inner, pair, Scoring.of(attrs), sights).scores
         new = max(top, reduce_max(scores, axes=(4,)))
         powers = exp(sub(scores, along(_finite(new), scores)))
         fade = exp(sub(top, _finite(new)))
@@ -335,10 +349,12 @@ attention = family(
     """The mean of values for each query, weighted by the softmax of its products with the keys.
 
     `q (b, k, g, T, d), k (b, k, S, d), v (b, k, S, e) → (b, k, g, T, e), (b, k, g, T)`; the other
-    result is the logarithm of the sum of the exponentials. The products are multiplied by `scale`;
-    a bias is added, then those that a mask hides count as the least number (both
-    (b, k, g, T, S), or 1 along axes), and so do the keys after the query (`is_causal`), and those
-    more than so many places before or after it (`window`). Half-size floats give float32.
+    result is the logarithm of the sum of the exponentials. The products are multiplied by `scale`
+    and bounded by `soft_cap` (x becomes cap * tanh(x / cap)). A bias is added, and the distance of
+    query and key times the slope that `alibi` has for the head (k, g) subtracted; then those that a
+    mask hides count as the least number (both (b, k, g, T, S), or 1 along axes), and so do the keys
+    after the query (`is_causal`), and those more than so many places before or after it (`window`).
+    Half-size floats give float32.
     """,
     lambda x: state_types(x)[:2],
 )

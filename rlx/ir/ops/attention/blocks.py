@@ -12,15 +12,16 @@ from ...builder import as_value, build
 from ...graph import Value
 from ...record import record, replace
 from ...types import Size, Type, as_dtype
-from ..arithmetic import add, mul
+from ..arithmetic import abs, add, div, mul, sub
 from ..compare import bit_and, le, lt, select
 from ..constant import full, iota, like
 from ..contract import dot_general
-from ..convert import WIDE as FLOAT32, is_half, narrowed, widened
+from ..convert import WIDE as FLOAT32, convert, is_half, narrowed, widened
 from ..dynamic import dynamic_slice, dynamic_update_slice
 from ..movement import broadcast, transpose
 from ..pad_slice import pad, slice as cut
 from ..scan import scan
+from ..trigonometric import tanh
 
 Window = tuple[int, int] | None
 HIDDEN = -0.7 * float(np.finfo(np.float32).max)  # a negative number that leaves room for sums
@@ -69,6 +70,40 @@ class Sights:
                     others.append((i, j))
         first, second = (np.array(found, INDEX).reshape(-1, 2) for found in (whole, others))
         return first, second
+
+
+@record
+class Scoring:
+    """How products of queries and keys become scores, before a bias is added.
+
+    They are multiplied by `scale`, and bounded by `soft_cap`, if there is one. Of `alibi`, the
+    slopes of heads (k, g), each falls with the distance of query and key.
+    """
+
+    scale: float
+    soft_cap: float | None = None
+    alibi: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, attrs: Mapping[str, Any]) -> Scoring:
+        """That of a node's attributes."""
+        return cls(attrs["scale"], attrs["soft_cap"], attrs["alibi"])
+
+    def slopes(self, heads: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+        """The slopes (1, k, g, 1, 1)."""
+        return np.asarray(self.alibi, dtype).reshape(1, *heads, 1, 1)
+
+
+@record
+class Scores:
+    """Those of a block, of which some are not `seen` (None: all are).
+
+    `bend` is the derivative by the scaled products; None if that is 1.
+    """
+
+    scores: Any
+    seen: Any
+    bend: Any
 
 
 @record
@@ -159,17 +194,16 @@ def all_filled_up(x: Operands, sights: Sights) -> Operands:
 
 
 def scores_of(
-    x: Operands, pair: Pair, scale: float, sights: Sights, is_turned: bool = False
-) -> tuple[Value, Value | None]:
-    """The products of a block of queries and one of keys; where they count (or None).
+    x: Operands, pair: Pair, scoring: Scoring, sights: Sights, is_turned: bool = False
+) -> Scores:
+    """The scores of a block of queries and one of keys.
 
-    Both are (b, k, g, t, s), turned (b, k, s, g, t). `sights.count` keys are there, others were
+    All are (b, k, g, t, s), turned (b, k, s, g, t). `sights.count` keys are there, others were
     filled up.
     """
     i, j = pair.i, pair.j
     t, s = sights.blocks
     q, k = cut_block(x.q, {ROWS: i}, {ROWS: t}), cut_block(x.k, {KEYS: j}, {KEYS: s})
-    scores = products(q, k, is_turned)
     starts, sizes = {3: i, 4: j}, {3: t, 4: s}
     shape = (*x.q.shape[:3], t, s)
 
@@ -177,11 +211,18 @@ def scores_of(
         y = broadcast(y, shape=shape, axes=tuple(range(5 - y.rank, 5)))
         return turned(y) if is_turned else y
 
-    scores = mul(scores, scale)
+    scores, bend = mul(products(q, k, is_turned), scoring.scale), None
+    if scoring.soft_cap is not None:
+        part = tanh(div(scores, scoring.soft_cap))
+        scores, bend = mul(part, scoring.soft_cap), sub(like(part, 1), mul(part, part))
     if x.bias is not None:
         added = narrowed(widened(cut_block(x.bias, starts, sizes)), scores.dtype)
         scores = add(scores, spread(added))
     own, other = _places(i, 0, (t, s)), _places(j, 1, (t, s))
+    if scoring.alibi:
+        distance = spread(convert(abs(sub(own, other)), dtype=scores.dtype))
+        slopes = as_value(scoring.slopes(x.q.shape[1:3], scores.dtype))
+        scores = sub(scores, mul(spread(slopes), distance))
     conditions = [] if pair.is_whole else [spread(c) for c in sights.seen(own, other, le)]
     if x.mask is not None:
         conditions.append(spread(cut_block(x.mask, starts, sizes)))
@@ -191,7 +232,7 @@ def scores_of(
     if sights.count % s and not pair.is_whole:
         is_there = spread(lt(other, like(other, sights.count)))
         scores = select(is_there, scores, like(scores, -np.inf))
-    return scores, seen
+    return Scores(scores, seen, bend)
 
 
 def products(q: Value, k: Value, is_turned: bool = False) -> Value:

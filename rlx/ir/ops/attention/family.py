@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..convert import WIDE, is_half, widened
 from ..families import check_kind
 from ..movement import broadcast, reshape
 from ..reduce import reduce_sum, spread_back
-from .blocks import HIDDEN, KEYS, Operands, Window
+from .blocks import HIDDEN, KEYS, Operands, Scores, Scoring, Window
 
 # Queries and keys. Of float32 half a megabyte, so that two blocks fit into a core's cache.
 BLOCKS = (256, 512)
@@ -27,18 +28,25 @@ def operands_of(args: Sequence[Any], attrs: dict[str, Any]) -> Operands:
     return Operands.of(args, attrs["has_bias"], attrs["has_mask"])
 
 
-def reference_scores(x: Operands, attrs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """The products of queries and keys, and where they count."""
+def reference_scores(x: Operands, attrs: dict[str, Any]) -> Scores:
+    """The scores, where they count, and their derivative by the scaled products."""
     q, k = widened(x.q), widened(x.k)
-    scores = np.einsum("bkgtd,bksd->bkgts", q, k) * q.dtype.type(attrs["scale"])
+    scoring, bend = Scoring.of(attrs), None
+    scores = np.einsum("bkgtd,bksd->bkgts", q, k) * q.dtype.type(scoring.scale)
+    if scoring.soft_cap is not None:
+        part = np.tanh(scores / q.dtype.type(scoring.soft_cap))
+        scores, bend = part * q.dtype.type(scoring.soft_cap), 1 - part * part
     if x.bias is not None:
         scores = scores + widened(x.bias)
     sights = x.sights(attrs["is_causal"], attrs["window"])
     own, other = np.ogrid[: sights.length, : sights.count]
+    if scoring.alibi:
+        scores = scores - scoring.slopes(x.q.shape[1:3], q.dtype) * abs(own - other)
     seen = np.ones((1, 1, 1, sights.length, sights.count), bool) if x.mask is None else x.mask
     for condition in sights.seen(own, other, np.less_equal):
         seen = seen & condition
-    return np.where(seen, scores, q.dtype.type(HIDDEN)), np.broadcast_to(seen, scores.shape)
+    scores = np.where(seen, scores, q.dtype.type(HIDDEN))
+    return Scores(scores, np.broadcast_to(seen, scores.shape), bend)
 
 
 def wide(dtype: np.dtype) -> np.dtype:
@@ -63,6 +71,8 @@ def family(
         scale: float,
         is_causal: bool = False,
         window: Window = None,
+        soft_cap: float | None = None,
+        alibi: tuple[float, ...] = (),
         has_bias: bool = False,
         has_mask: bool = False,
         blocks: tuple[int, int] = BLOCKS,
@@ -74,6 +84,13 @@ def family(
         _check_count(operands, 3 + has_bias + has_mask)
         x = Operands.of(operands, has_bias, has_mask)
         _check(x)
+        if soft_cap is not None and not soft_cap > 0:
+            raise AttributeValueError(f"`soft_cap` is {soft_cap}", fix="give a number above 0")
+        if alibi and len(alibi) != math.prod(x.q.shape[1:3]):
+            raise AttributeValueError(
+                f"there are {len(alibi)} slopes for the heads of q {x.q}",
+                fix="give one for each, `alibi=(...)`",
+            )
         wanted = rest(x) if rest else ()
         if len(x.rest) != len(wanted):
             raise ArgumentError(
@@ -173,4 +190,5 @@ CASES: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((), {"window": (1, 1)}),  # the last queries see a key, or none
     ((BIAS, MASK), {"has_bias": True, "has_mask": True, "is_causal": True}),
     (((2, 1, 1, 1, 7),), {"has_bias": True, "window": (3, 0)}),
+    ((BIAS,), {"has_bias": True, "soft_cap": 0.5, "alibi": (0.5, 0.25), "is_causal": True}),
 ]
