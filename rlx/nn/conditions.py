@@ -31,7 +31,7 @@ class Condition(Module):
 
     @abstractmethod
     def at(self, own: Any, other: Any) -> Any:
-        """Whether it holds for queries at `own`, i32[T, 1], and keys at `other`, i32[1, S]."""
+        """Whether it holds for queries at `own`, i32[T, 1], keys at `other`, i32[1, S]."""
 
     def shifted(self, offset: Any) -> Condition:
         """The condition for queries that stand `offset` places later."""

@@ -300,8 +300,8 @@ def bias(x: Any) -> Mask:
 def soft_cap(cap: float) -> Mask:
     """Scores are bounded smoothly, before biases are added; returns a `Mask`.
 
-    They become cap * tanh(score / cap). `cap` is a number above 0, else it is an `AttributeValueError`. From "Gemma 2", Gemma Team,
-    2024.
+    They become cap * tanh(score / cap). `cap` is a number above 0, else it is an
+    `AttributeValueError`. From "Gemma 2", Gemma Team, 2024.
 
     >>> (causal() & soft_cap(50.0)).cap
     50.0
