@@ -47,12 +47,14 @@ class Near(Condition):
     offset: Any = None
 
     def at(self, own: Any, other: Any) -> Any:
+        """Whether the distance of query and key is in the window."""
         distance = other - (own if self.offset is None else _moved(own, self.offset))
         seen = [distance <= self.after] if self.after < FAR else []
         seen += [distance >= -self.before] if self.before < FAR else []
         return functools.reduce(rnp.logical_and, seen) if seen else rnp.ones_like(distance, "bool")
 
     def shifted(self, offset: Any) -> Condition:
+        """The window seen from there: another window, if the offset is known."""
         if isinstance(offset, int):  # a window as well, which begins elsewhere
             before = self.before - offset if self.before < FAR else FAR
             after = self.after + offset if self.after < FAR else FAR
@@ -69,6 +71,7 @@ class Short(Condition):
     lengths: Any
 
     def at(self, own: Any, other: Any) -> Any:
+        """Whether the keys are there."""
         return other < rnp.reshape(as_tensor(self.lengths), (-1, 1, 1, 1))
 
 
@@ -80,6 +83,7 @@ class Together(Condition):
     keys: Any
 
     def at(self, own: Any, other: Any) -> Any:
+        """Whether query and key are of one segment."""
         queries, keys = (rnp.atleast_2d(as_tensor(x)) for x in (self.queries, self.keys))
         for what, found, wanted in (
             ("queries", queries.shape[1], own.shape[0]),
@@ -100,6 +104,7 @@ class Listed(Condition):
     array: Any
 
     def at(self, own: Any, other: Any) -> Any:
+        """What the array says."""
         return as_tensor(self.array)
 
 
@@ -111,6 +116,7 @@ class Asked(Condition):
     offset: Any = None
 
     def at(self, own: Any, other: Any) -> Any:
+        """What the function says."""
         own = own if self.offset is None else _moved(own, self.offset)
         seen = as_tensor(self.function(own, other))
         if seen.dtype.kind != "b":
@@ -121,6 +127,7 @@ class Asked(Condition):
         return seen
 
     def shifted(self, offset: Any) -> Condition:
+        """The function of later places."""
         return Asked(self.function, offset if self.offset is None else self.offset + offset)
 
 
@@ -131,9 +138,11 @@ class Either(Condition):
     masks: tuple[Any, ...]  # of `nn.masks`
 
     def at(self, own: Any, other: Any) -> Any:
+        """Whether one of the masks shows it."""
         return functools.reduce(rnp.logical_or, (m.shown(own, other) for m in self.masks))
 
     def shifted(self, offset: Any) -> Condition:
+        """Each mask, shifted."""
         return Either(tuple(m.shifted(offset) for m in self.masks))
 
 
@@ -144,9 +153,11 @@ class Hidden(Condition):
     mask: Any  # of `nn.masks`
 
     def at(self, own: Any, other: Any) -> Any:
+        """Whether the mask does not show it."""
         return rnp.logical_not(self.mask.shown(own, other))
 
     def shifted(self, offset: Any) -> Condition:
+        """The mask, shifted."""
         return Hidden(self.mask.shifted(offset))
 
 
