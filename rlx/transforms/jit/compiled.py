@@ -196,6 +196,23 @@ class Compiled(CompiledCode, TreeCalls):
         """
         self._binding, self._set = self._bound_to(arguments) if arguments else None, {}
 
+    def with_bound(self, **arguments: Any) -> Compiled:
+        """The same code with other `arguments` bound; this function stays as it is.
+
+        Compiles nothing if the same names are bound here. So equal layers share their code.
+
+        >>> import rlx
+        >>> scale = rlx.jit(lambda x, factor: x * factor)
+        >>> scale = scale.lower(rlx.array([1.0, 2.0]), rlx.array(3.0)).compile()
+        >>> scale.bind(factor=rlx.array(10.0))
+        >>> other = scale.with_bound(factor=rlx.array(2.0))
+        >>> [f(rlx.array([1.0, 2.0])).tolist() for f in (scale, other)]
+        [[10.0, 20.0], [2.0, 4.0]]
+        """
+        other = replace(self)
+        other.bind(**arguments)
+        return other
+
     @boundary
     def set_param(self, name: str, value: Any) -> None:
         """Bind one argument to a copy of an array.

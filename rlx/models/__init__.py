@@ -1,0 +1,2 @@
+"""Models."""
+from .loading import load as load

@@ -1,0 +1,170 @@
+"""Language models: text that goes on where a prompt ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypedDict
+
+import numpy as np
+from typing_extensions import Unpack
+
+from ..io.tokenizer import Tokenizer
+from ..ir.errors import ArgumentError, BoundsError
+from ..ir.lazy import lazy
+from ..trace.arguments import choice, count_of, members, names_of, wrong
+from ..trace.axes import integer
+from ..trace.array import Array
+from .generation import Request, StoppedText, run
+from .llama import Llama
+from .sampling import MOST_LISTED, Sampling
+from .steps import Steps
+
+Prompts = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]
+# tokens that end a text, by the names that model makers give them
+ENDS = (
+    "<|im_end|> <|eot_id|> <|eom_id|> <|end|> <|endoftext|> <|end_of_text|> <end_of_turn> </s> <EOT>"
+).split()
+
+
+class Options(TypedDict, total=False):
+    """The options of `generate` and `stream`, for editors."""
+
+    max_tokens: int
+    stop: str | Sequence[str]
+    logprobs: int | None
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    seed: int
+
+
+class LanguageModel:
+    """A language model with its weights and its tokenizer; `rlx.models.load` opens one.
+
+    `config` has the sizes, `weights` is the tree of arrays that `rlx.models.llama` computes with,
+    `tokenizer` may be None, `template` is the source of the chat template or None, `ends` are the
+    tokens that end a text.
+    """
+
+    def __init__(
+        self,
+        config: Llama,
+        weights: Mapping[str, Any],
+        tokenizer: Tokenizer | None = None,
+        template: str | None = None,
+        ends: Iterable[int] = (),
+    ) -> None:
+        self.config, self.weights, self.tokenizer = config, weights, tokenizer
+        self.template = template
+        named = [] if tokenizer is None else [tokenizer.eos, tokenizer.eot]
+        special = {} if tokenizer is None else tokenizer.special
+        named += [special.get(name) for name in ENDS]
+        self.ends = frozenset(ends) | {x for x in named if x is not None}
+
+    @lazy
+    def steps(self) -> Steps:
+        """The compiled step with the weights bound, made when it is first asked for."""
+        return Steps(self.config, self.weights)
+
+    def __repr__(self) -> str:
+        c = self.config
+        return (
+            f"LanguageModel({c.layers} layers, {c.size} features, {c.heads} heads, "
+            f"{c.vocabulary} tokens, context {c.context})"
+        )
+
+    def __call__(self, ids: Any) -> Array:
+        """Logits after each token: `i32[rows, tokens] → f32[rows, tokens, vocabulary]`.
+
+        Raises a `BoundsError` for ids that no token has and for more tokens than the context.
+        """
+        tokens = np.asarray(ids)
+        if tokens.ndim != 2 or tokens.dtype.kind not in "iu" or not tokens.size:
+            raise wrong("the ids", ids, "numbers of tokens", "give i32[rows, tokens]")
+        for row in tokens.tolist():
+            self._check(row, 0)
+        return self.steps.logits(tokens.astype("int32"))
+
+    # -- generation --------------------------------------------------------------------------------
+
+    def generate(self, prompts: Prompts, **options: Unpack[Options]) -> Any:
+        """Continue `prompts`: one text or list of tokens, or several.
+
+        Returns a `Completion` for one and a list for several. A prompt gets the same tokens alone
+        and among others. It ends at a token that ends texts, at a text of `stop`, or after
+        `max_tokens`, 128 if not given. `logprobs` asks for logarithms of probabilities, and for so
+        many of the likeliest tokens at each place. The other `options` are those of `Sampling`;
+        without them the likeliest token is taken each time. Names of special tokens in a prompt
+        are text as any other. Raises a `BoundsError` if a prompt and `max_tokens` are more than
+        the context.
+        """
+        listed, is_one = self._prompts(prompts)
+        requests = [self._request(prompt, **options) for prompt in listed]
+        for _ in run(self.steps, requests):
+            pass
+        found = [request.completion() for request in requests]
+        return found[0] if is_one else found
+
+    def stream(self, prompt: str | Sequence[int], **options: Unpack[Options]) -> Iterator[str]:
+        """Yield the text after `prompt` as it is written; `options` are those of `generate`."""
+        (one,), is_one = self._prompts(prompt)
+        if not is_one:
+            raise wrong("stream: the prompt", prompt, "one prompt", "use generate for several")
+        request = self._request(one, **options)
+        return (piece for _, piece in run(self.steps, [request]) if piece)
+
+    def _prompts(self, given: Any) -> tuple[list[list[int]], bool]:
+        """Prompts as tokens, and whether one was given by itself."""
+        items = [given] if isinstance(given, str) else list(members("generate: prompts", given))
+        is_one = isinstance(given, str) or all(isinstance(x, int | np.integer) for x in items)
+        if is_one:
+            items = [given]
+        return [self._ids(x) for x in items], is_one
+
+    def _ids(self, prompt: Any) -> list[int]:
+        if not isinstance(prompt, str):
+            return [integer("generate: a token", x) for x in members("generate: a prompt", prompt)]
+        if self.tokenizer is None:
+            raise ArgumentError(
+                "generate: the model has no tokenizer",
+                fix="give numbers of tokens, or put tokenizer.json into the model's folder",
+            )
+        return self.tokenizer.encode(prompt, add_special=True)
+
+    def _request(
+        self,
+        prompt: list[int],
+        max_tokens: int = 128,
+        stop: str | Sequence[str] = (),
+        logprobs: int | None = None,
+        **sampling: Any,
+    ) -> Request:
+        limit = count_of("generate: max_tokens", max_tokens)
+        for name in sampling:
+            choice("generate: option", name, (*Options.__annotations__,))
+        if logprobs is not None:
+            logprobs = count_of("generate: logprobs", logprobs, 0, MOST_LISTED)
+        stops = [x for x in names_of("generate: stop", stop) if x]
+        self._check(prompt, limit)
+        text, how = StoppedText(self.tokenizer, stops), Sampling(**sampling).checked()
+        return Request(prompt, limit, how, self.ends, text, logprobs)
+
+    def _check(self, prompt: list[int], limit: int) -> None:
+        if not prompt:
+            raise ArgumentError("generate: a prompt has no tokens", fix="give one token at least")
+        most = self.config.vocabulary
+        for token in prompt:
+            if not 0 <= token < most:
+                raise BoundsError(
+                    f"generate: there is no token {token}", fix=f"give numbers from 0 to {most - 1}"
+                )
+        if len(prompt) + limit > self.config.context:
+            raise BoundsError(
+                f"generate: a prompt of {len(prompt)} tokens and {limit} more are over the "
+                f"model's context of {self.config.context}",
+                fix="shorten the prompt, or ask for fewer with max_tokens=",
+            )

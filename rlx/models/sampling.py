@@ -1,0 +1,223 @@
+"""Draw tokens from logits, each row by settings of its own, in compiled code.
+
+A row's random numbers come from its seed and the number of the token alone, so a request gets the
+same tokens alone and among others. Order and meaning are those of Hugging Face: penalties,
+temperature, top-k, top-p of what is left, min-p.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import lax, nn, numpy as rnp, random
+from ..ir.errors import AttributeValueError
+from ..ir.record import record
+from ..scipy.special import logsumexp
+from ..trace.arguments import count_of
+from ..trace.array_arguments import known_real
+from ..transforms.jit.jit import jit
+from ..transforms.vmap import vmap
+
+LEAST, GREATEST = -(2**31), 2**31 - 1
+FLOATS = (
+    "temperature top_p min_p repetition_penalty presence_penalty frequency_penalty".split()
+)
+DTYPES = {**dict.fromkeys(FLOATS, "float32"), "top_k": "int32", "seed": "uint32"}
+MOST_LISTED = 20  # tokens whose logarithms of probabilities are given beside the drawn one's
+
+
+@record
+class Sampling:
+    """How tokens are drawn.
+
+    - `temperature`: logits are divided by it; at 0 the likeliest token is taken.
+    - `top_k`: the tokens at least as likely as the k-th; 0 for all.
+    - `top_p`: the likeliest tokens that have this much probability together.
+    - `min_p`: tokens at least this times as likely as the likeliest.
+    - `repetition_penalty`: positive logits of tokens that came before, in the prompt too, are
+      divided by it, negative ones multiplied.
+    - `presence_penalty`, `frequency_penalty`: what is taken from logits of tokens that were drawn
+      before, once and for each time.
+    - `seed`: of the random numbers.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int = 0
+
+    def checked(self) -> Sampling:
+        """The same with numbers of the right kinds; an `AttributeValueError` for others."""
+        least_most = {
+            **dict.fromkeys(("temperature", "repetition_penalty"), (0.0, math.inf)),
+            **dict.fromkeys(("top_p", "min_p"), (0.0, 1.0)),
+            **dict.fromkeys(("presence_penalty", "frequency_penalty"), (-math.inf, math.inf)),
+        }
+        found: dict[str, Any] = {
+            "top_k": count_of("generate: top_k", self.top_k),
+            "seed": count_of("generate: seed", self.seed, 0, 2**32 - 1),
+        }
+        for name, (least, most) in least_most.items():
+            number = known_real(f"generate: {name}", getattr(self, name))
+            is_zero = number == 0 and name in ("top_p", "repetition_penalty")
+            if not least <= number <= most or not math.isfinite(number) or is_zero:
+                above = "above 0" if name in ("top_p", "repetition_penalty") else f"from {least:g} on"
+                above = "a finite number" if least < 0 else above
+                upto = "" if math.isinf(most) else f", at most {most:g}"
+                raise AttributeValueError(f"generate: {name} is {number:g}", fix=f"use {above}{upto}")
+            found[name] = number
+        return Sampling(**found)
+
+
+class Drawn(NamedTuple):
+    """A token for each row, and logarithms of probabilities."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    likeliest: list[dict[int, float]]
+
+    def of(self, row: int) -> tuple[float, dict[int, float]]:
+        """The logarithm of a row's token, and those of the likeliest ones."""
+        return self.logprobs[row], self.likeliest[row] if self.likeliest else {}
+
+
+class Settled:
+    """The settings of some rows, as arrays."""
+
+    def __init__(self, rows: Sequence[Sampling]) -> None:
+        self._how = {
+            name: np.array([getattr(row, name) for row in rows], dtype)
+            for name, dtype in DTYPES.items()
+        }
+
+    def draw(self, logits: Any, history: Any, start: Any, count: Any, is_listed: bool) -> Drawn:
+        """Draw a token for each row; arguments are those of `draw`."""
+        listed = np.array(is_listed)
+        found = _compiled()(logits, history, start, count, self._how, listed)
+        tokens, logprobs, ids, values = (x.host().tolist() for x in found)
+        likeliest = [dict(zip(*x, strict=True)) for x in zip(ids, values, strict=True)]
+        return Drawn(tokens, logprobs, likeliest if is_listed else [])
+
+
+@functools.cache
+def _compiled() -> Any:
+    """`draw` for any number of rows."""
+    rows = {0: "rows"}
+    sizes = {"logits": rows, "history": {0: "rows", 1: "times"}, "start": rows, "count": rows}
+    return jit(draw, dynamic={**sizes, "how": dict.fromkeys(DTYPES, rows)}, deterministic="batch")
+
+
+def draw(
+    logits: Any, history: Any, start: Any, count: Any, how: dict[str, Any], is_listed: Any
+) -> tuple[Any, Any, Any, Any]:
+    """Draw a token for each row of `logits`, f32[rows, vocabulary].
+
+    `history`, i32[rows, n], has the tokens before: `count` of them, from `start` on drawn ones.
+    `how` has an array with a number for each row for each field of `Sampling`. Returns the tokens
+    i32[rows] and the logarithms of their probabilities f32[rows], and, if `is_listed`, the same
+    for the likeliest tokens of each row. Probabilities are those before all that `how` says.
+    """
+    has_penalty = rnp.any(
+        (how["repetition_penalty"] != 1)
+        | (how["presence_penalty"] != 0)
+        | (how["frequency_penalty"] != 0)
+    )
+    before = logits, history, start, count, how
+    changed = lax.cond(has_penalty, _with_penalties, lambda x, *_: x, *before)
+    is_random = rnp.any(how["temperature"] > 0)
+    noisy = lax.cond(is_random, _with_noise, lambda x, *_: x, changed, count - start, how)
+    token = rnp.argmax(noisy, -1).astype("int32")
+    total = logsumexp(logits, -1, keepdims=True)
+    chosen = rnp.take_along_axis(logits, token[:, None], -1) - total
+    most = min(MOST_LISTED, logits.shape[-1])
+
+    def listed(logits: Any) -> Any:
+        values, tokens = lax.top_k(logits, most)
+        return values, tokens.astype("int32")
+
+    def nothing(logits: Any) -> Any:
+        shape = (logits.shape[0], most)
+        return rnp.zeros(shape, "float32"), rnp.zeros(shape, "int32")
+
+    values, tokens = lax.cond(is_listed, listed, nothing, logits)
+    return token, chosen[:, 0], tokens, values - total
+
+
+def _with_penalties(logits: Any, history: Any, start: Any, count: Any, how: dict[str, Any]) -> Any:
+    rows, size = logits.shape
+    places = rnp.arange(history.shape[1], dtype="int32")[None]
+    is_known, is_drawn = places < count[:, None], places >= start[:, None]
+    row = rnp.arange(rows, dtype="int32")[:, None]
+
+    def counted(where: Any) -> Any:
+        tokens = rnp.where(where, history, size)
+        return rnp.zeros((rows, size), "int32").at[row, tokens].add(1, mode="drop")
+
+    seen, times = counted(is_known) > 0, counted(is_known & is_drawn)
+    factor = how["repetition_penalty"][:, None]
+    repeated = rnp.where(logits > 0, logits / factor, logits * factor)
+    changed = rnp.where(seen, repeated, logits)
+    changed = changed - how["frequency_penalty"][:, None] * times
+    return changed - how["presence_penalty"][:, None] * (times > 0)
+
+
+def _with_noise(logits: Any, index: Any, how: dict[str, Any]) -> Any:
+    """Logits whose greatest is a random draw (Gumbel's trick); those left out are -inf."""
+    temperature = how["temperature"][:, None]
+    cut = rnp.any((how["top_k"] > 0) | (how["top_p"] < 1) | (how["min_p"] > 0))
+    divided = logits / rnp.where(temperature > 0, temperature, 1.0)
+    kept = lax.cond(cut, _truncated, lambda x, _: x, divided, how)
+
+    def noise(seed: Any, index: Any) -> Any:
+        key = random.fold_in(random.key(seed), index)
+        return random.gumbel(key, (logits.shape[1],))
+
+    drawn = kept + vmap(noise)(how["seed"], index)
+    return rnp.where(temperature > 0, drawn, logits)
+
+
+def _truncated(logits: Any, how: dict[str, Any]) -> Any:
+    order = _ordered(logits)
+    top_k = rnp.where(how["top_k"] > 0, how["top_k"], logits.shape[1])[:, None]
+    least = _greatest_place(order, lambda x: rnp.sum(x, -1, keepdims=True, dtype="int32") >= top_k)
+    kept = rnp.where(order >= least, logits, -rnp.inf)
+    weights = nn.softmax(kept, -1)
+    top_p = rnp.minimum(how["top_p"], 1.0)[:, None]
+
+    def is_enough(chosen: Any) -> Any:
+        return rnp.sum(rnp.where(chosen, weights, 0.0), -1, keepdims=True) >= top_p
+
+    least = _greatest_place(order, is_enough)
+    kept = rnp.where((order >= least) | (top_p >= 1), kept, -rnp.inf)
+    most = rnp.max(kept, -1, keepdims=True)
+    bound = most + rnp.log(how["min_p"])[:, None]
+    return rnp.where(kept >= bound, kept, -rnp.inf)
+
+
+def _ordered(x: Any) -> Any:
+    """Integers in the order of floats."""
+    bits = lax.bitcast_convert_type(x, "int32")
+    return rnp.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+
+
+def _greatest_place(order: Any, is_enough: Any) -> Any:
+    """For each row the greatest number such that those from it on are enough, by bisection."""
+    low = rnp.full((order.shape[0], 1), LEAST, "int32")
+    high = rnp.full((order.shape[0], 1), GREATEST, "int32")
+
+    def halved(_: Any, ends: Any) -> Any:
+        low, high = ends
+        middle = (low & high) + ((low ^ high) >> 1) + ((low ^ high) & 1)  # rounded up
+        enough = is_enough(order >= middle)
+        return rnp.where(enough, middle, low), rnp.where(enough, high, middle - 1)
+
+    return lax.fori_loop(0, 32, halved, (low, high))[0]

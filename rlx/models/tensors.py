@@ -1,0 +1,59 @@
+"""The tensors of a model, taken by name from one file or several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..io.contents import refuse, shown
+from ..io.files import ArrayFile
+
+FIX = "get the file again from where it came, or convert the model anew"
+MOST_SHOWN = 5
+
+
+class Tensors:
+    """Arrays by name that know what was taken of them.
+
+    A tensor that no one takes means that the model computes something else than what is here, so
+    `check_all_taken` refuses it.
+    """
+
+    def __init__(self, files: Iterable[ArrayFile], prefix: str = "") -> None:
+        self._homes: dict[str, ArrayFile] = {}
+        for file in files:
+            for name in file:
+                if name in self._homes:
+                    refuse(f"{shown(name)} is in two files")
+                self._homes[name] = file
+        self._left = set(self._homes)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._homes
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor; an absent one is refused."""
+        if name not in self._homes:
+            refuse(f"the model has no tensor {shown(name)}", FIX)
+        return tuple(self._homes[name].types[name].shape)
+
+    def take(self, name: str, shape: tuple[int, ...]) -> Any:
+        """A tensor, which must have this shape; it is read where it is used."""
+        found = self.shape(name)
+        if found != shape:
+            refuse(f"the tensor {shown(name)} has the shape {found}, the settings say {shape}", FIX)
+        self._left.discard(name)
+        return self._homes[name][name]
+
+    def ignore(self, names: Iterable[str]) -> None:
+        """Count tensors as taken."""
+        self._left -= set(names)
+
+    def check_all_taken(self) -> None:
+        """Refuse a model with tensors that none of its parts uses."""
+        if self._left:
+            some = ", ".join(map(shown, sorted(self._left)[:MOST_SHOWN]))
+            refuse(
+                f"the model has {len(self._left)} tensors that its architecture does not use: {some}",
+                "such a model computes more than what rlx has; use another one of the same family",
+            )
