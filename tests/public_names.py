@@ -43,6 +43,7 @@ ROOTS = (
     "rlx.image",
     "rlx.interop",
     "rlx.io",
+    "rlx.models",
     "rlx.ops",
     "rlx.testing",
     "rlx.serve",

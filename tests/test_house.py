@@ -49,7 +49,8 @@ MAY_IMPORT = {  # floor -> the floors below it
     "train": (*MODELS, "nn"),
     "interop": (*EVERYTHING, "nn", "optim"),
     "io": (*EVERYTHING, "nn", "optim"),
-    "serve": (*EVERYTHING, "nn", "optim"),
+    "models": (*MODELS, "nn", "io"),
+    "serve": (*EVERYTHING, "nn", "optim", "io", "models"),
     "viz": (*EVERYTHING, "nn", "optim"),
     "cli": (*EVERYTHING, "nn", "optim"),
 }

@@ -134,10 +134,11 @@ class Tokenizer:
         if not isinstance(text, str):
             raise wrong("encode: text", text, "a text", "give a str")
         is_text = not flag("encode: parse_special", parse_special)
+        is_whole = flag("encode: add_special", add_special)
         with self._lock:
             self._inner.encode_special_tokens = is_text
-            ids = self._inner.encode(text, add_special_tokens=False).ids
-        if not flag("encode: add_special", add_special):
+            ids = self._inner.encode(text, add_special_tokens=is_whole).ids
+        if not is_whole:
             return ids
         first = [self.bos] if self._adds_bos and self.bos is not None else []
         last = [self.eos] if self._adds_eos and self.eos is not None else []

@@ -1,4 +1,7 @@
-"""Continue prompts: their tokens go through the model once, then one token a row and step."""
+"""Continue prompts, many at a time.
+
+The tokens of a prompt go through the model once, then one token a row and step.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..io.tokenizer import Tokenizer
-from ..ir.record import field, record
+from ..ir.record import record
 from .sampling import Sampling, Settled
 from .steps import CHUNK, ROUND, Steps
 
@@ -31,12 +34,12 @@ class Completion:
     tokens: list[int]
     reason: str
     prompt_tokens: int
-    logprobs: list[float] = field(default_factory=list)
-    likeliest: list[dict[int, float]] = field(default_factory=list)
+    logprobs: list[float]
+    likeliest: list[dict[int, float]]
 
 
 class Request:
-    """A prompt that is being continued: so many tokens at most, until an end or a stop text."""
+    """A prompt that is being continued, until an end, a stop text or a limit."""
 
     def __init__(
         self,
@@ -96,7 +99,9 @@ class StoppedText:
 
     def __init__(self, tokenizer: Tokenizer | None, stops: Sequence[str]) -> None:
         self._fed: deque[int] = deque()
-        self._pieces = None if tokenizer is None else tokenizer.stream(iter(self._fed.popleft, None))
+        self._pieces = (
+            None if tokenizer is None else tokenizer.stream(iter(self._fed.popleft, None))
+        )
         self._stops, self._waiting = tuple(stops), ""
         self.whole, self.is_stopped = "", False
 

@@ -12,17 +12,17 @@ from ..io.tokenizer import Tokenizer
 from ..ir.errors import ArgumentError, BoundsError
 from ..ir.lazy import lazy
 from ..trace.arguments import choice, count_of, members, names_of, wrong
-from ..trace.axes import integer
 from ..trace.array import Array
+from ..trace.axes import integer
 from .generation import Request, StoppedText, run
 from .llama import Llama
-from .sampling import MOST_LISTED, Sampling
+from .sampling import MOST_LISTED, Sampling, checked
 from .steps import Steps
 
 Prompts = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]
 # tokens that end a text, by the names that model makers give them
 ENDS = (
-    "<|im_end|> <|eot_id|> <|eom_id|> <|end|> <|endoftext|> <|end_of_text|> <end_of_turn> </s> <EOT>"
+    "<|im_end|> <|eot_id|> <|eom_id|> <|end|> <|endoftext|> <|end_of_text|> <end_of_turn> </s>"
 ).split()
 
 
@@ -66,7 +66,7 @@ class LanguageModel:
         self.ends = frozenset(ends) | {x for x in named if x is not None}
 
     @lazy
-    def steps(self) -> Steps:
+    def _steps(self) -> Steps:
         """The compiled step with the weights bound, made when it is first asked for."""
         return Steps(self.config, self.weights)
 
@@ -87,7 +87,7 @@ class LanguageModel:
             raise wrong("the ids", ids, "numbers of tokens", "give i32[rows, tokens]")
         for row in tokens.tolist():
             self._check(row, 0)
-        return self.steps.logits(tokens.astype("int32"))
+        return self._steps.logits(tokens.astype("int32"))
 
     # -- generation --------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class LanguageModel:
         """
         listed, is_one = self._prompts(prompts)
         requests = [self._request(prompt, **options) for prompt in listed]
-        for _ in run(self.steps, requests):
+        for _ in run(self._steps, requests):
             pass
         found = [request.completion() for request in requests]
         return found[0] if is_one else found
@@ -115,7 +115,7 @@ class LanguageModel:
         if not is_one:
             raise wrong("stream: the prompt", prompt, "one prompt", "use generate for several")
         request = self._request(one, **options)
-        return (piece for _, piece in run(self.steps, [request]) if piece)
+        return (piece for _, piece in run(self._steps, [request]) if piece)
 
     def _prompts(self, given: Any) -> tuple[list[list[int]], bool]:
         """Prompts as tokens, and whether one was given by itself."""
@@ -150,7 +150,7 @@ class LanguageModel:
             logprobs = count_of("generate: logprobs", logprobs, 0, MOST_LISTED)
         stops = [x for x in names_of("generate: stop", stop) if x]
         self._check(prompt, limit)
-        text, how = StoppedText(self.tokenizer, stops), Sampling(**sampling).checked()
+        text, how = StoppedText(self.tokenizer, stops), checked(Sampling(**sampling))
         return Request(prompt, limit, how, self.ends, text, logprobs)
 
     def _check(self, prompt: list[int], limit: int) -> None:

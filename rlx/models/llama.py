@@ -77,7 +77,7 @@ def block(model: Llama, layer: Weights, x: Any, positions: Any, attend: Attend) 
     h = nn.rms_norm(x, layer["attention_norm"], eps=model.epsilon)
     q, k, v = queries_keys_values(model, layer, h)
     means = rnp.reshape(attend(turn(q), turn(k), v), (*x.shape[:-1], model.heads * model.head_size))
-    x = x + nn.linear(means, layer["o"], compute=model.compute)
+    x = x + linear(model, means, layer["o"])
     h = nn.rms_norm(x, layer["ffn_norm"], eps=model.epsilon)
     return x + feed_forward(model, layer, h)
 
@@ -85,14 +85,14 @@ def block(model: Llama, layer: Weights, x: Any, positions: Any, attend: Attend) 
 def head(model: Llama, weights: Weights, x: Any) -> Any:
     """Logits of the next token: f32[..., size] gives f32[..., vocabulary]."""
     x = nn.rms_norm(x, weights["norm"], eps=model.epsilon)
-    return nn.linear(x, weights.get("head", weights["embedding"]), compute=model.compute)
+    return linear(model, x, weights.get("head", weights["embedding"]))
 
 
 def queries_keys_values(model: Llama, layer: Weights, x: Any) -> tuple[Any, Any, Any]:
     """Queries f32[..., heads, head_size], keys and values f32[..., kv_heads, head_size]."""
 
     def heads(name: str, count: int) -> Any:
-        y = nn.linear(x, layer[name], layer.get(f"{name}_bias"), compute=model.compute)
+        y = linear(model, x, layer[name], layer.get(f"{name}_bias"))
         y = rnp.reshape(y, (*x.shape[:-1], count, model.head_size))
         norm = layer.get(f"{name}_norm")
         return y if norm is None else nn.rms_norm(y, norm, eps=model.epsilon)
@@ -102,9 +102,15 @@ def queries_keys_values(model: Llama, layer: Weights, x: Any) -> tuple[Any, Any,
 
 def feed_forward(model: Llama, layer: Weights, x: Any) -> Any:
     """The gated net SwiGLU: down(silu(gate(x)) * up(x))."""
-    gate = nn.linear(x, layer["gate"], compute=model.compute)
-    up = nn.linear(x, layer["up"], compute=model.compute)
-    return nn.linear(nn.silu(gate) * up, layer["down"], compute=model.compute)
+    gate = linear(model, x, layer["gate"])
+    up = linear(model, x, layer["up"])
+    return linear(model, nn.silu(gate) * up, layer["down"])
+
+
+def linear(model: Llama, x: Any, w: Any, b: Any = None) -> Any:
+    """x W^T + b: f32[..., in] gives f32[..., out]; arrays that are not in blocks stay exact."""
+    is_packed = isinstance(w, BlockArray)
+    return nn.linear(x, w, b, compute=model.compute if is_packed else "exact")
 
 
 # -- rotary positions ------------------------------------------------------------------------------

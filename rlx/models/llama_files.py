@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -138,7 +137,9 @@ def _turning(model: Llama, given: Settings, tensors: Tensors) -> Llama:
             given.only("mscale", "none")
         fast, slow = given.real("fast", 32.0), given.real("slow", 1.0)
         if not 0 < slow < fast:
-            refuse(f"rotary positions are scaled between {fast} and {slow} turns, which do not fall")
+            refuse(
+                f"rotary positions are scaled between {fast} and {slow} turns, which do not fall"
+            )
         plain = yarn_scaling(plain, base, factor, fast, slow, given.count("trained", model.context))
         magnitude = given.real("magnitude", 0.1 * math.log(factor) + 1)
     return replace(model, frequencies=tuple(plain.tolist()), magnitude=magnitude)
@@ -146,7 +147,9 @@ def _turning(model: Llama, given: Settings, tensors: Tensors) -> Llama:
 
 def _weights(model: Llama, tensors: Tensors, layout: int) -> dict[str, Any]:
     if layout == 1:
-        tensors.ignore(f"{BEFORE_LAYER[1].format(i)}self_attn.rotary_emb.inv_freq" for i in range(model.layers))
+        tensors.ignore(
+            f"{BEFORE_LAYER[1].format(i)}self_attn.rotary_emb.inv_freq" for i in range(model.layers)
+        )
     size, queries = model.size, model.heads * model.head_size
     keys = model.kv_heads * model.head_size
     shapes = {

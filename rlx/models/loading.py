@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ..io.contents import ROOM, parse_json, refuse, shown
-from ..io.files import ArrayFile, open as open_file
+from ..io.files import open as open_file
 from ..io.tokenizer import Tokenizer
-from ..ir.errors import FileFormatError, FileMissingError
-from ..ir.record import replace
+from ..ir.errors import FileMissingError
 from ..ir.files import as_path, naming, reaching
+from ..ir.record import replace
 from ..trace.arguments import choice
 from .language import LanguageModel
 from .llama_files import SETTINGS as OF_LLAMA, read_llama
@@ -21,51 +21,118 @@ from .tensors import Tensors
 
 GGUF, HUGGING_FACE = 0, 1
 COMPUTE = ("exact", "int8")
-ARCHITECTURES: dict[str, tuple[Callable[..., Any], Mapping[str, tuple[str, ...]]]] = {
+Reader = tuple[Callable[..., Any], Mapping[str, tuple[str, ...]]]
+ARCHITECTURES: dict[str, Reader] = {
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), (read_llama, OF_LLAMA)),
 }
 ARCHITECTURE, TEMPLATE = "general.architecture", "tokenizer.chat_template"
-CONFIG, INDEX = "config.json", "model.safetensors.index.json"
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
 
-def load(path: str | PathLike[str], *, compute: str = "exact") -> Any:
-    """Open a model of text at `path`: a GGUF file, or a folder of Hugging Face.
+def load(path: str | PathLike[str], *, compute: str = "exact") -> LanguageModel:
+    """Open the language model at `path`: a GGUF file, or a folder of Hugging Face.
 
-    A folder has `config.json`, safetensors and `tokenizer.json`. Returns a `LanguageModel`. The
-    file is mapped: weights are read when they are first used, and stay in their blocks of few bits.
-    `compute` is "exact", the numbers of dequantized weights, or "int8", which rounds activations to
-    eight bits, faster. Raises a `FileFormatError` for damaged files and for architectures that rlx
-    has not.
+    A folder has `config.json`, `model.safetensors` or several files and their index, and
+    `tokenizer.json`. Files are mapped: weights are read when they are first used, and stay in their
+    blocks of few bits; the files must stay as they are meanwhile. `compute` is "exact", the numbers
+    that the weights stand for, or "int8", faster: activations are rounded to eight bits where
+    weights are in blocks. Returns a `LanguageModel`. Raises a `FileFormatError` for damaged files
+    and for models that rlx has not, which it names.
+
+    >>> import rlx, tempfile
+    >>> rlx.models.load(tempfile.mkdtemp())
+    Traceback (most recent call last):
+    rlx...FileMissingError: cannot read ...config.json': there is no such file or directory
+    ...
     """
     choice("load: compute", compute, COMPUTE)
     place = as_path(path)
     with naming(path):
-        made = _from_folder(place) if place.is_dir() else _from_gguf(place)
-    return made(compute)
+        return (_from_folder if place.is_dir() else _from_gguf)(place, compute)
 
 
-def _from_gguf(place: Path) -> Callable[[str], Any]:
+def _from_gguf(place: Path, compute: str) -> LanguageModel:
+    if place.suffix.lower() == ".safetensors":
+        refuse("weights alone say nothing of the model", f"give its folder, with {CONFIG}")
     file = open_file(place, mapped=True)
-    metadata = file.metadata
-    name = metadata.get(ARCHITECTURE)
-    if name is None:
-        refuse("the file does not say of which architecture the model is", "give a GGUF file")
+    name = file.metadata.get(ARCHITECTURE)
     read, names = _known(name)
     first = {ours: [f"{name}.{theirs[GGUF]}"] for ours, theirs in names.items()}
     tensors = Tensors([file])
-    model, weights = read(name, Settings(metadata, first, "the metadata"), tensors, GGUF)
+    model, weights = read(name, Settings(file.metadata, first, "the metadata"), tensors, GGUF)
     tensors.check_all_taken()
-    tokenizer = Tokenizer.from_gguf(metadata)
-    template = metadata.get(TEMPLATE)
-    return lambda compute: LanguageModel(
-        replace(model, compute=compute), weights, tokenizer, template
-    )
+    template = file.metadata.get(TEMPLATE)
+    tokenizer = Tokenizer.from_gguf(file.metadata)
+    return LanguageModel(replace(model, compute=compute), weights, tokenizer, template)
 
 
-def _known(name: Any) -> tuple[Callable[..., Any], Mapping[str, tuple[str, ...]]]:
+def _from_folder(place: Path, compute: str) -> LanguageModel:
+    config = _json(place / CONFIG)
+    name = config.get("model_type")
+    read, names = _known(name)
+    other = {ours: theirs[HUGGING_FACE:] for ours, theirs in names.items()}
+    tensors = Tensors(open_file(x, mapped=True) for x in _weight_files(place))
+    model, weights = read(name, Settings(flattened(config), other, CONFIG), tensors, HUGGING_FACE)
+    tensors.check_all_taken()
+    given = place / "tokenizer.json"
+    tokenizer = Tokenizer.from_json(given) if given.exists() else None
+    model = replace(model, compute=compute)
+    return LanguageModel(model, weights, tokenizer, _template(place), _ends(place, config))
+
+
+def _known(name: Any) -> Reader:
     if isinstance(name, str) and name in ARCHITECTURES:
         return ARCHITECTURES[name]
-    known = ", ".join(ARCHITECTURES)
     refuse(
-        f"the architecture {shown(str(name))} is none that rlx has", f"rlx has {known}"
+        f"the model is of the architecture {shown(str(name))}, which rlx has not",
+        f"rlx has {', '.join(ARCHITECTURES)}",
     )
+
+
+# -- the files of a folder -------------------------------------------------------------------------
+
+
+def _json(place: Path) -> dict[str, Any]:
+    with reaching(place, "read"):
+        text = place.read_bytes()
+    found = parse_json(text, place.name, len(text) + ROOM)
+    if not isinstance(found, dict):
+        refuse(f"{place.name} is no JSON object")
+    return found
+
+
+def _weight_files(place: Path) -> Iterable[Path]:
+    if not (place / INDEX).exists():
+        if not (place / WEIGHTS).exists():
+            raise FileMissingError(
+                f"the folder {str(place)!r} has no {WEIGHTS}",
+                fix="save the model as safetensors: model.save_pretrained(folder)",
+            )
+        return [place / WEIGHTS]
+    files = _json(place / INDEX).get("weight_map")
+    names = set(files.values()) if isinstance(files, dict) else {None}
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name:
+            refuse(f"{INDEX} has {shown(str(name))} for the name of a file")
+    return [place / str(name) for name in sorted(map(str, names))]
+
+
+def _template(place: Path) -> str | None:
+    """The chat template, in a file of its own or among the settings of the tokenizer."""
+    own, settings = place / "chat_template.jinja", place / "tokenizer_config.json"
+    if own.exists():
+        with reaching(own, "read"):
+            return own.read_text("utf-8", "replace")
+    found = _json(settings).get("chat_template") if settings.exists() else None
+    if isinstance(found, list):  # several by name
+        named = [x for x in found if isinstance(x, dict) and x.get("name") == "default"]
+        found = named[0].get("template") if named else None
+    return found if isinstance(found, str) else None
+
+
+def _ends(place: Path, config: Mapping[str, Any]) -> list[int]:
+    """The tokens that end a text."""
+    own = place / "generation_config.json"
+    found = (_json(own) if own.exists() else {}).get("eos_token_id", config.get("eos_token_id"))
+    listed = found if isinstance(found, list) else [found]
+    return [x for x in listed if type(x) is int]

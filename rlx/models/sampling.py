@@ -24,9 +24,7 @@ from ..transforms.jit.jit import jit
 from ..transforms.vmap import vmap
 
 LEAST, GREATEST = -(2**31), 2**31 - 1
-FLOATS = (
-    "temperature top_p min_p repetition_penalty presence_penalty frequency_penalty".split()
-)
+FLOATS = "temperature top_p min_p repetition_penalty presence_penalty frequency_penalty".split()
 DTYPES = {**dict.fromkeys(FLOATS, "float32"), "top_k": "int32", "seed": "uint32"}
 MOST_LISTED = 20  # tokens whose logarithms of probabilities are given beside the drawn one's
 
@@ -55,27 +53,28 @@ class Sampling:
     frequency_penalty: float = 0.0
     seed: int = 0
 
-    def checked(self) -> Sampling:
-        """The same with numbers of the right kinds; an `AttributeValueError` for others."""
-        least_most = {
-            **dict.fromkeys(("temperature", "repetition_penalty"), (0.0, math.inf)),
-            **dict.fromkeys(("top_p", "min_p"), (0.0, 1.0)),
-            **dict.fromkeys(("presence_penalty", "frequency_penalty"), (-math.inf, math.inf)),
-        }
-        found: dict[str, Any] = {
-            "top_k": count_of("generate: top_k", self.top_k),
-            "seed": count_of("generate: seed", self.seed, 0, 2**32 - 1),
-        }
-        for name, (least, most) in least_most.items():
-            number = known_real(f"generate: {name}", getattr(self, name))
-            is_zero = number == 0 and name in ("top_p", "repetition_penalty")
-            if not least <= number <= most or not math.isfinite(number) or is_zero:
-                above = "above 0" if name in ("top_p", "repetition_penalty") else f"from {least:g} on"
-                above = "a finite number" if least < 0 else above
-                upto = "" if math.isinf(most) else f", at most {most:g}"
-                raise AttributeValueError(f"generate: {name} is {number:g}", fix=f"use {above}{upto}")
-            found[name] = number
-        return Sampling(**found)
+
+def checked(given: Sampling) -> Sampling:
+    """The settings with numbers of the right kinds; an `AttributeValueError` for others."""
+    least_most = {
+        **dict.fromkeys(("temperature", "repetition_penalty"), (0.0, math.inf)),
+        **dict.fromkeys(("top_p", "min_p"), (0.0, 1.0)),
+        **dict.fromkeys(("presence_penalty", "frequency_penalty"), (-math.inf, math.inf)),
+    }
+    found: dict[str, Any] = {
+        "top_k": count_of("generate: top_k", given.top_k),
+        "seed": count_of("generate: seed", given.seed, 0, 2**32 - 1),
+    }
+    for name, (least, most) in least_most.items():
+        number = known_real(f"generate: {name}", getattr(given, name))
+        is_zero = number == 0 and name in ("top_p", "repetition_penalty")
+        if not least <= number <= most or not math.isfinite(number) or is_zero:
+            above = "above 0" if name in ("top_p", "repetition_penalty") else f"from {least:g} on"
+            above = "a finite number" if least < 0 else above
+            upto = "" if math.isinf(most) else f", at most {most:g}"
+            raise AttributeValueError(f"generate: {name} is {number:g}", fix=f"use {above}{upto}")
+        found[name] = number
+    return Sampling(**found)
 
 
 class Drawn(NamedTuple):

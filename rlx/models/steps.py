@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from .. import numpy as rnp
 from ..trace import pytree
 from ..trace.make_graph import typeof
@@ -36,7 +38,7 @@ class Steps:
         tokens, rows = {0: "rows", 1: "tokens"}, {0: "rows"}
         once = {"embedding": table["embedding"]}
         self._embed = _bound(embed, {"ids": tokens}, once, ids)
-        self._head = _bound(self._after, {"x": tokens}, table, x)
+        self._head = _bound(self._after, {"x": rows}, table, x[0])
         kept = {0: "rows", 1: "places"}
         sizes = {"x": tokens, "start": rows, "cache[0]": kept, "cache[1]": kept}
         self._layers: list[Compiled] = []
@@ -60,18 +62,35 @@ class Steps:
         `ids`, i32[rows, tokens], follow those in the cache, which is used up; `start`, i32[rows],
         says how many these are.
         """
+        x, cache = self._states(ids, start, cache)
+        return self._head(x[:, -1]), cache
+
+    def logits(self, ids: Any) -> Any:
+        """Logits after each token: i32[rows, tokens] gives f32[rows, tokens, vocabulary]."""
+        rows, tokens = ids.shape
+        cache, parts = self.cache(rows, -(-tokens // ROUND) * ROUND), []
+        for first in range(0, tokens, CHUNK):
+            start = np.full(rows, first, "int32")
+            x, cache = self._states(ids[:, first : first + CHUNK], start, cache)
+            parts.append(x)
+        x = rnp.concatenate(parts, 1) if len(parts) > 1 else parts[0]
+        flat = self._head(rnp.reshape(x, (rows * tokens, self.model.size)))
+        return rnp.reshape(flat, (rows, tokens, self.model.vocabulary))
+
+    def _states(self, ids: Any, start: Any, cache: Any) -> tuple[Any, Any]:
+        """What comes out of the last layer."""
         x, after = self._embed(ids), []
         for layer, kept in zip(self._layers, cache, strict=True):
             x, kept = layer(x, start, kept)
             after.append(kept)
-        return self._head(x), after
+        return x, after
 
     def _empty(self, rows: int, places: int) -> tuple[Any, Any]:
         shape = (rows, places, self.model.kv_heads, self.model.head_size)
         return rnp.zeros(shape), rnp.zeros(shape)
 
     def _after(self, weights: Any, x: Any) -> Any:
-        return head(self.model, weights, x[:, -1])
+        return head(self.model, weights, x)
 
     def _block(self, weights: Any, x: Any, start: Any, cache: Any) -> tuple[Any, Any]:
         positions = start[:, None] + rnp.arange(x.shape[1], dtype="int32")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from ..io.contents import refuse, shown
@@ -54,6 +54,7 @@ class Tensors:
         if self._left:
             some = ", ".join(map(shown, sorted(self._left)[:MOST_SHOWN]))
             refuse(
-                f"the model has {len(self._left)} tensors that its architecture does not use: {some}",
+                f"the model has {len(self._left)} tensors that its architecture has no use for: "
+                f"{some}",
                 "such a model computes more than what rlx has; use another one of the same family",
             )

@@ -1,0 +1,100 @@
+"""Language models: the numbers of an independent computation, tokens that no neighbor changes."""
+
+from __future__ import annotations
+
+import gguf
+import numpy as np
+import pytest
+from llama_reference import Reference
+from llama_writer import vocabulary, write_llama
+from real_models import smollm, smollm_path
+
+import rlx
+from rlx.ir.ops.blocks import FORMATS
+
+PROMPT = "The capital of France is Paris, and that of Italy is"
+EXACT, MARGIN = 1e-3, 2e-3  # of logits: the farthest off, and from where the greatest is sure
+
+
+def check(found: np.ndarray, wanted: np.ndarray) -> None:
+    """The logits are near, and the likeliest token is the same where the reference is sure."""
+    assert np.abs(found - wanted).max() < EXACT
+    second, first = np.sort(wanted, -1)[..., -2:].T
+    is_sure = first - second > MARGIN
+    np.testing.assert_array_equal(found.argmax(-1)[is_sure], wanted.argmax(-1)[is_sure])
+
+
+def real_reference() -> Reference:
+    """The real file, its numbers by the package `gguf`, its bytes by rlx.io, which is faster."""
+    file, tensors = rlx.io.open(smollm_path()), {}
+    for name in file:
+        x, format = file[name], file._contents.entries[name].blocks
+        kind = None if format is None else gguf.GGMLQuantizationType[format.upper()]
+        numbers = x if kind is None else gguf.dequantize(np.asarray(x.data), kind)
+        tensors[name] = np.asarray(numbers, np.float64)
+    return Reference(file.metadata, tensors)
+
+
+def test_logits_of_the_real_model_are_those_of_float64():
+    model = smollm()
+    ids = model.tokenizer.encode(PROMPT)
+    check(model([ids]).host()[0], real_reference().logits(ids))
+
+
+KINDS = [
+    dict(architecture="llama", layers=2, scaling="factors", tied=True, window=None),
+    dict(architecture="qwen2", layers=1, scaling="yarn", tied=False, window=None),
+    dict(architecture="qwen3", layers=1, scaling="linear", tied=False, window=5),
+    dict(architecture="llama", layers=1, scaling="none", tied=False, window=4),
+]
+
+
+@pytest.mark.parametrize("seed", range(len(KINDS)))
+def test_logits_of_random_models_are_those_of_float64(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    formats = [*FORMATS, "f16", "bf16", "f32"]
+    write_llama(tmp_path / "model.gguf", rng, formats[seed * 4 :] + formats, **KINDS[seed])
+    model, reference = (
+        rlx.models.load(tmp_path / "model.gguf"),
+        Reference.of(tmp_path / "model.gguf"),
+    )
+    ids = rng.integers(0, len(vocabulary()), (2, 21))
+    found = model(ids).host()
+    for row, logits in zip(ids, found, strict=True):
+        check(logits, reference.logits(row.tolist()))
+
+
+PROMPTS = ["The capital of France is", "def fib(n):", "Once upon a time there was a dog, and it"]
+
+
+@pytest.mark.parametrize("how", [{}, {"temperature": 0.8, "top_p": 0.9, "repetition_penalty": 1.1}])
+def test_a_prompt_gets_the_same_tokens_alone_and_among_others(how):
+    model = smollm()
+    together = model.generate(PROMPTS, max_tokens=6, logprobs=2, seed=3, **how)
+    assert together[1] == model.generate(PROMPTS[1], max_tokens=6, logprobs=2, seed=3, **how)
+    assert len(together[1].tokens) == 6
+    assert together[1].reason == "length"
+
+
+def test_greedy_tokens_are_the_likeliest():
+    model = smollm()
+    ids = model.tokenizer.encode(PROMPTS[0])
+    found = model.generate(ids, max_tokens=4, logprobs=1)
+    logits = model([ids + found.tokens]).host()[0]
+    np.testing.assert_array_equal(logits.argmax(-1)[len(ids) - 1 : -1], found.tokens)
+    chances = logits - np.log(np.exp(logits.astype("f8")).sum(-1, keepdims=True))
+    wanted = [chances[len(ids) - 1 + i, token] for i, token in enumerate(found.tokens)]
+    np.testing.assert_allclose(found.logprobs, wanted, atol=1e-4)
+    assert [list(x) for x in found.likeliest] == [[token] for token in found.tokens]
+    assert found.text.startswith(" Paris")
+    assert "".join(model.stream(PROMPTS[0], max_tokens=4)) == found.text
+
+
+def test_stop_texts_end_a_text():
+    model = smollm()
+    whole = model.generate(PROMPTS[0], max_tokens=8)
+    stopped = model.generate(PROMPTS[0], max_tokens=8, stop=["zzz", whole.text[5:9]])
+    assert stopped.text == whole.text[: whole.text.index(whole.text[5:9])]
+    assert stopped.reason == "stop"
+    pieces = list(model.stream(PROMPTS[0], max_tokens=8, stop=whole.text[5:9]))
+    assert "".join(pieces) == stopped.text
