@@ -92,7 +92,7 @@ class Request:
 
 
 class StoppedText:
-    """The text of tokens that come one after another, up to the first of some stop texts.
+    """The text of tokens as they come, up to the first of some stop texts.
 
     What may be the beginning of one waits until it is known.
     """

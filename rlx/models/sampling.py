@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,25 +54,30 @@ class Sampling:
     seed: int = 0
 
 
+NOT_NEGATIVE = (lambda x: x >= 0), "a number from 0 on"
+POSITIVE = (lambda x: x > 0), "a number above 0"
+FINITE = (lambda x: True), "a finite number"
+RULES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "temperature": NOT_NEGATIVE,
+    "top_p": ((lambda x: 0 < x <= 1), "a number above 0, at most 1"),
+    "min_p": ((lambda x: 0 <= x <= 1), "a number from 0 to 1"),
+    "repetition_penalty": POSITIVE,
+    "presence_penalty": FINITE,
+    "frequency_penalty": FINITE,
+}
+DTYPES = {**dict.fromkeys(RULES, "float32"), "top_k": "int32", "seed": "uint32"}
+
+
 def checked(given: Sampling) -> Sampling:
     """The settings with numbers of the right kinds; an `AttributeValueError` for others."""
-    least_most = {
-        **dict.fromkeys(("temperature", "repetition_penalty"), (0.0, math.inf)),
-        **dict.fromkeys(("top_p", "min_p"), (0.0, 1.0)),
-        **dict.fromkeys(("presence_penalty", "frequency_penalty"), (-math.inf, math.inf)),
-    }
     found: dict[str, Any] = {
         "top_k": count_of("generate: top_k", given.top_k),
         "seed": count_of("generate: seed", given.seed, 0, 2**32 - 1),
     }
-    for name, (least, most) in least_most.items():
+    for name, (is_right, wanted) in RULES.items():
         number = known_real(f"generate: {name}", getattr(given, name))
-        is_zero = number == 0 and name in ("top_p", "repetition_penalty")
-        if not least <= number <= most or not math.isfinite(number) or is_zero:
-            above = "above 0" if name in ("top_p", "repetition_penalty") else f"from {least:g} on"
-            above = "a finite number" if least < 0 else above
-            upto = "" if math.isinf(most) else f", at most {most:g}"
-            raise AttributeValueError(f"generate: {name} is {number:g}", fix=f"use {above}{upto}")
+        if not math.isfinite(number) or not is_right(number):
+            raise AttributeValueError(f"generate: {name} is {number:g}", fix=f"use {wanted}")
         found[name] = number
     return Sampling(**found)
 
