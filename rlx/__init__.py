@@ -204,8 +204,8 @@ else:
         __name__,
         (
             "flatten_util image interop io ir lax models nn numpy ops optim random scipy serve "
-            "train tree_util runtime.distributed transforms.ad_checkpoint transforms.checkpoint_policies "
-            "transforms.testing"
+            "train tree_util runtime.distributed transforms.ad_checkpoint "
+            "transforms.checkpoint_policies transforms.testing"
         ).split(),
         {
             "interop": "Exported Graph export from_jax load_exported to_jax to_stablehlo",
