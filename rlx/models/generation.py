@@ -136,7 +136,7 @@ class StoppedText:
 
 
 def run(steps: Steps, requests: Sequence[Request]) -> Iterator[tuple[Request, str]]:
-    """Continue requests; give each as a token of it is drawn, with the text that is sure then."""
+    """Continue requests; yield each whenever it got a token, and its sure text."""
     for first in range(0, len(requests), MOST_ROWS):
         yield from _run_together(steps, [x for x in requests[first : first + MOST_ROWS] if x.limit])
 
