@@ -43,7 +43,7 @@ class Options(TypedDict, total=False):
 
 
 class LanguageModel:
-    """A language model with its weights and its tokenizer; `rlx.models.load` opens one.
+    """A language model with weights and a tokenizer; `rlx.models.load` opens one.
 
     `config` has the sizes, `weights` is the tree of arrays that `rlx.models.llama` computes with,
     `tokenizer` may be None, `template` is the source of the chat template or None, `ends` are the
@@ -110,7 +110,7 @@ class LanguageModel:
         return found[0] if is_one else found
 
     def stream(self, prompt: str | Sequence[int], **options: Unpack[Options]) -> Iterator[str]:
-        """Yield the text after `prompt` as it is written; `options` are those of `generate`."""
+        """Yield the text after `prompt` as it is written, with `options` of `generate`."""
         (one,), is_one = self._prompts(prompt)
         if not is_one:
             raise wrong("stream: the prompt", prompt, "one prompt", "use generate for several")

@@ -55,9 +55,10 @@ class Llama:
 def forward(
     model: Llama, weights: Weights, ids: Any, positions: Any, attends: Sequence[Attend]
 ) -> Any:
-    """Logits of the next tokens: `ids` and `positions` i32[...] give f32[..., vocabulary].
+    """Logits of the next tokens: i32[...] gives f32[..., vocabulary].
 
-    `attends` keep the keys and values of each layer, and know what a token sees.
+    `positions` are those of `ids`. `attends` keep the keys and values of each layer, and know what
+    a token sees.
     """
     x = embed(weights, ids)
     for layer, attend in zip(weights["layers"], attends, strict=True):
@@ -89,7 +90,7 @@ def head(model: Llama, weights: Weights, x: Any) -> Any:
 
 
 def queries_keys_values(model: Llama, layer: Weights, x: Any) -> tuple[Any, Any, Any]:
-    """Queries f32[..., heads, head_size], keys and values f32[..., kv_heads, head_size]."""
+    """Queries f32[..., heads, head_size]; keys, values f32[..., kv_heads, head_size]."""
 
     def heads(name: str, count: int) -> Any:
         y = linear(model, x, layer[name], layer.get(f"{name}_bias"))
@@ -108,7 +109,7 @@ def feed_forward(model: Llama, layer: Weights, x: Any) -> Any:
 
 
 def linear(model: Llama, x: Any, w: Any, b: Any = None) -> Any:
-    """x W^T + b: f32[..., in] gives f32[..., out]; arrays that are not in blocks stay exact."""
+    """x W^T + b: f32[..., in] gives f32[..., out]; exact if W is not in blocks."""
     is_packed = isinstance(w, BlockArray)
     return nn.linear(x, w, b, compute=model.compute if is_packed else "exact")
 
@@ -117,7 +118,7 @@ def linear(model: Llama, x: Any, w: Any, b: Any = None) -> Any:
 
 
 def rotation(model: Llama, positions: Any) -> Callable[[Any], Any]:
-    """What turns pairs of features by their position: f32[..., heads, head_size] to the same."""
+    """What turns pairs of features, f32[..., heads, head_size], by their position."""
     angles = positions[..., None, None] * rnp.array(model.frequencies, "float32")
     cos, sin = rnp.cos(angles) * model.magnitude, rnp.sin(angles) * model.magnitude
 
@@ -133,14 +134,14 @@ def rotation(model: Llama, positions: Any) -> Callable[[Any], Any]:
 
 
 def linear_scaling(plain: np.ndarray, factor: float) -> np.ndarray:
-    """Position interpolation (Chen et al., 2023): all angles are divided by the factor."""
+    """Position interpolation (Chen et al., 2023): angles are divided by the factor."""
     return plain / factor
 
 
 def llama3_scaling(
     plain: np.ndarray, factor: float, low: float, high: float, context: int
 ) -> np.ndarray:
-    """Llama 3.1: slow pairs are divided, fast ones stay, between them it goes over smoothly.
+    """Llama 3.1: slow pairs are divided, fast ones stay, with a ramp between them.
 
     `low` and `high` count turns within the `context` of training.
     """

@@ -69,7 +69,7 @@ DTYPES = {**dict.fromkeys(RULES, "float32"), "top_k": "int32", "seed": "uint32"}
 
 
 def checked(given: Sampling) -> Sampling:
-    """The settings with numbers of the right kinds; an `AttributeValueError` for others."""
+    """The settings as numbers of the right kinds; others are refused."""
     found: dict[str, Any] = {
         "top_k": count_of("generate: top_k", given.top_k),
         "seed": count_of("generate: seed", given.seed, 0, 2**32 - 1),
@@ -175,7 +175,7 @@ def _with_penalties(logits: Any, history: Any, start: Any, count: Any, how: dict
 
 
 def _with_noise(logits: Any, index: Any, how: dict[str, Any]) -> Any:
-    """Logits whose greatest is a random draw (Gumbel's trick); those left out are -inf."""
+    """Logits whose greatest is a random draw (Gumbel's trick)."""
     temperature = how["temperature"][:, None]
     cut = rnp.any((how["top_k"] > 0) | (how["top_p"] < 1) | (how["min_p"] > 0))
     divided = logits / rnp.where(temperature > 0, temperature, 1.0)
@@ -214,7 +214,7 @@ def _ordered(x: Any) -> Any:
 
 
 def _greatest_place(order: Any, is_enough: Any) -> Any:
-    """For each row the greatest number such that those from it on are enough, by bisection."""
+    """The greatest number such that those from it on are enough, by bisection."""
     low = rnp.full((order.shape[0], 1), LEAST, "int32")
     high = rnp.full((order.shape[0], 1), GREATEST, "int32")
 

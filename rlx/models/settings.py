@@ -1,4 +1,4 @@
-"""Settings of a model as a file has them: read by name, checked, with errors that name them."""
+"""Settings of a model as a file has them, checked when they are read."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Settings:
         return found
 
     def only(self, name: str, *known: Any) -> None:
-        """Refuse a setting that is none of those known; the first is taken if it is absent."""
+        """Refuse a setting that is none of those `known`, the first if it is absent."""
         found = self._found(name, known[0])
         if found not in known:
             texts = ", ".join(map(str, known))

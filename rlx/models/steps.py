@@ -1,4 +1,4 @@
-"""What a language model computes for a step: logits, from a cache of keys and values.
+"""A step of a language model: logits, and a cache of keys and values.
 
 One program serves prompts of any length and batches of any size: the number of rows, of tokens
 and of places in the cache stay open. A row's bits depend neither on them nor on the other rows.
@@ -57,7 +57,7 @@ class Steps:
         return [self._empty(rows, places) for _ in range(self.model.layers)]
 
     def __call__(self, ids: Any, start: Any, cache: Any) -> tuple[Any, Any]:
-        """Logits after the last token of each row, f32[rows, vocabulary], and the new cache.
+        """Logits after each row's last token, f32[rows, vocabulary], and the cache.
 
         `ids`, i32[rows, tokens], follow those in the cache, which is used up; `start`, i32[rows],
         says how many these are.
