@@ -246,6 +246,39 @@ def test_members_of_an_ensemble_train_under_vmap():
     np.testing.assert_allclose(rlx.vmap(trained)(many), alone, rtol=1e-5)
 
 
+POLYAK = optim.polyak_sgd(1.0)
+AROUND = {
+    "masked": optim.masked(POLYAK, {"a": True, "b": False}),
+    "partition": optim.partition({"p": POLYAK}, "p"),
+    "multi_steps": optim.multi_steps(POLYAK, 1),
+    "schedule_free": optim.schedule_free(POLYAK, 1.0),
+    "scaled": optim.scaled(POLYAK, optim.StaticLossScale(1.0)),
+}
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_what_an_inner_optimizer_needs_passes_through_the_outer(name: str):
+    params = {"a": rnp.array([1.0, 2.0]), "b": rnp.array([3.0])}
+    grads = {"a": rnp.array([0.5, -1.0]), "b": rnp.array([0.0])}
+    optimizer = optim.chain(AROUND[name])
+    updates, _ = optimizer.update(grads, optimizer.init(params), params, value=1.0)
+    plain, _ = POLYAK.update(grads, POLYAK.init(params), params, value=1.0)
+    ratio = np.asarray(updates["a"]) / np.asarray(plain["a"])
+    np.testing.assert_allclose(ratio, ratio[0])
+    assert ratio[0] > 0
+
+
+def test_trees_of_one_leaf_none_or_numbers_are_trained_too():
+    for params in (rnp.ones(2), {}, {"a": 1.0}, {"a": rnp.ones((0, 3))}):
+        for make in (optim.muon, optim.lbfgs, optim.sm3, optim.signum, optim.adafactor):
+            more = {"linesearch": None} if make is optim.lbfgs else {}
+            optimizer = make(0.5, **more)
+            updates, _ = optimizer.update(params, optimizer.init(params), params)
+            trained = optim.apply_updates(params, updates)
+            for x, y in zip(rlx.tree.leaves(trained), rlx.tree.leaves(params), strict=True):
+                assert np.all(np.asarray(x) < np.asarray(y))
+
+
 def test_mistakes_with_wrappers_are_named():
     params = {"a": rnp.ones(1), "b": rnp.ones(1)}
     with pytest.raises(ArgumentError, match="no optimizer has the label 'fsat'; there are 'fast'"):
@@ -266,6 +299,10 @@ def test_mistakes_with_wrappers_are_named():
         optim.lbfgs().update(params, optim.lbfgs().init(params), params)
     with pytest.raises(ArgumentError, match="the state has no value"):
         optim.value_and_grad_from_state(lambda p: p["a"].sum())(params, state=())
+    with pytest.raises(
+        rlx.errors.ShapeError, match=r"an update is f32\[3\], its parameter f32\[1\]"
+    ):
+        optim.apply_updates(params, {"a": rnp.ones(3), "b": rnp.ones(1)})
     with pytest.raises(ArgumentError, match="not a matrix"):
         optim.scale_by_muon().update(params, optim.scale_by_muon().init(params))
     with pytest.raises(AttributeError, match=r"use optim\.multi_steps"):

@@ -139,6 +139,29 @@ def test_trajectories_are_those_of_optax(name: str, theirs: dict[str, Any]):
         np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["adam", "rmsprop", "yogi", "novograd", "lamb", "lbfgs", "clip"])
+def test_complex_parameters_go_the_way_of_optax(name: str):
+    """Squares are those of sizes, |g|², so that a step keeps the direction of a gradient."""
+    random = np.random.default_rng(0)
+    drawn = random.normal(size=(6, 3)) + 1j * random.normal(size=(6, 3))
+
+    def walked(library: Any, p: Any, grads: Any) -> Any:
+        more = {"linesearch": None} if name == "lbfgs" else {}
+        chained = library.chain(library.clip_by_global_norm(1.0), library.sgd(RATE))
+        optimizer = chained if name == "clip" else getattr(library, name)(RATE, **more)
+        state = optimizer.init(p)
+        for g in grads:
+            updates, state = optimizer.update(g, state, p)
+            p = library.apply_updates(p, updates)
+        return np.asarray(p)
+
+    with jax.enable_x64(True):
+        wanted = walked(optax, jnp.asarray(drawn[0]), map(jnp.asarray, drawn[1:]))
+    np.testing.assert_allclose(
+        walked(optim, rnp.array(drawn[0]), map(rnp.array, drawn[1:])), wanted
+    )
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_eager_steps_are_those_of_jit(name: str):
     """Five steps; the first state is then given away, and the types of a state stay."""

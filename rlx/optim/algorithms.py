@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import numpy as rnp
 from ..trace import pytree
 from ..trace.arguments import flag
 from ..trace.axes import number
@@ -417,7 +418,7 @@ def muon(
     )
 
     def labels(params: Any) -> Any:
-        return pytree.map(lambda x: "muon" if len(x.shape) == 2 else "adam", params)
+        return pytree.map(lambda x: "muon" if rnp.ndim(x) == 2 else "adam", params)
 
     return partition({"muon": matrices, "adam": others}, labels)
 

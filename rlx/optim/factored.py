@@ -15,6 +15,7 @@ from .optimizer import (
     needs_params,
     of_kind,
     on_parameters,
+    square_of,
     stateless,
     widened,
 )
@@ -80,10 +81,10 @@ def scale_by_factored_rms(
         step = state.count + 1 - step_offset
 
         def change(g: Any, *means: Any) -> tuple[Any, ...]:
-            wide, axes = widened(g), _factored_axes(g.shape, least)
+            wide, axes = widened(g), _factored_axes(rnp.shape(g), least)
             decay = 1 - step.astype(wide.dtype) ** -decay_rate
             update, *after = _changed(wide, means, decay, epsilon, axes)
-            return update.astype(g.dtype), *after
+            return update.astype(rnp.asarray(g).dtype), *after
 
         updates, *means = _columns(change, 4, grads, state.v_row, state.v_col, state.v)
         return updates, FactoredState(state.count + 1, *means)
@@ -95,7 +96,7 @@ def _changed(
     g: Any, means: tuple[Any, ...], kept: Any, epsilon: float, axes: tuple[int, int] | None
 ) -> tuple[Any, Any, Any, Any]:
     """The update of one array, and its means after."""
-    (row, col, whole), square = means, g * g + epsilon
+    (row, col, whole), square = means, square_of(g) + epsilon
     if axes is None:
         whole = kept * whole + (1 - kept) * square
         return g / rnp.sqrt(whole), row, col, whole
@@ -119,7 +120,7 @@ def _columns(function: Any, count: int, tree: Any, *rest: Any) -> list[Any]:
 
 
 def _root_mean_square(x: Any) -> Any:
-    return rnp.sqrt(rnp.mean(x * x))
+    return rnp.sqrt(rnp.mean(square_of(x)))
 
 
 def clip_by_block_rms(threshold: float) -> Optimizer:
@@ -135,7 +136,8 @@ def clip_by_block_rms(threshold: float) -> Optimizer:
 
     def clip(u: Any) -> Any:
         wide = widened(u)
-        return (wide / rnp.maximum(1.0, _root_mean_square(wide) / threshold)).astype(u.dtype)
+        update = wide / rnp.maximum(1.0, _root_mean_square(wide) / threshold)
+        return update.astype(rnp.asarray(u).dtype)
 
     return stateless(lambda updates: pytree.map(clip, updates))
 
@@ -153,7 +155,7 @@ def scale_by_param_block_rms(min_scale: float = 1e-3) -> Optimizer:
 
     def multiply(u: Any, p: Any) -> Any:
         size = rnp.maximum(_root_mean_square(widened(p)), min_scale)
-        return (widened(u) * size).astype(u.dtype)
+        return (widened(u) * size).astype(rnp.asarray(u).dtype)
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         params = needs_params("scale_by_param_block_rms", params)

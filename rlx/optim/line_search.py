@@ -14,13 +14,21 @@ from ..trace.control import cond
 from ..transforms.grad import value_and_grad
 from ..transforms.loops import while_loop
 from .loss_scale import choose
-from .optimizer import Optimizer, check_numbers, first_step, needs_params, of_kind, zeros_like
+from .optimizer import (
+    Optimizer,
+    check_numbers,
+    first_step,
+    needs_params,
+    of_kind,
+    zero_beside,
+    zeros_like,
+)
 
 
 def dot(x: Any, y: Any) -> Any:
-    """The inner product of two trees, each as one vector."""
-    products = pytree.leaves(pytree.map(lambda a, b: rnp.sum(a * b), x, y))
-    return sum(products[1:], start=products[0])
+    """The inner product of two trees, each as one vector of real numbers."""
+    products = pytree.leaves(pytree.map(lambda a, b: rnp.real(rnp.vdot(a, b)), x, y))
+    return sum(products[1:], start=products[0]) if products else rnp.zeros(())
 
 
 class ZoomState(NamedTuple):
@@ -134,8 +142,8 @@ def scale_by_zoom_linesearch(
 def _unsearched(params: Any) -> ZoomState:
     """The state before the first search."""
     trained = pytree.without_state(params)
-    leaf = rnp.asarray(pytree.leaves(trained)[0])
-    one, far = rnp.ones_like(leaf, shape=()), rnp.full_like(leaf, float("inf"), shape=())
+    zero = zero_beside(trained)
+    one, far = zero + 1, zero + float("inf")
     return ZoomState(one, far, zeros_like(trained), first_step(trained), far + 0, far + 0)
 
 

@@ -182,10 +182,12 @@ def scaled(optimizer: Optimizer, loss_scale: LossScale) -> Optimizer:
     def init(params: Any) -> ScaledState:
         return ScaledState(loss_scale, optimizer.init(params), first_step(params))
 
-    def update(grads: Any, state: ScaledState, params: Any = None) -> tuple[Any, ScaledState]:
+    def update(
+        grads: Any, state: ScaledState, params: Any = None, **more: Any
+    ) -> tuple[Any, ScaledState]:
         grads = state.scale.unscale(grads)
         is_finite = all_finite(grads)
-        updates, after = optimizer.update(grads, state.inner, params)
+        updates, after = optimizer.update(grads, state.inner, params, **more)
         updates = pytree.map(lambda u: rnp.where(is_finite, u, rnp.zeros_like(u)), updates)
         inner = choose(is_finite, after, state.inner)
         skipped = state.skipped + rnp.where(is_finite, 0, 1)

@@ -21,6 +21,7 @@ from .optimizer import (
     needs_params,
     of_kind,
     on_parameters,
+    square_of,
     widened,
     zeros_like,
 )
@@ -47,7 +48,7 @@ def moved(decay: float, means: Any, given: Any) -> Any:
 
 def moved_square(decay: float, means: Any, given: Any) -> Any:
     """Running means of squares."""
-    return pytree.map(lambda m, x: decay * m + (1 - decay) * x * x, means, given)
+    return pytree.map(lambda m, x: decay * m + (1 - decay) * square_of(x), means, given)
 
 
 def as_given(updates: Any, grads: Any) -> Any:
@@ -144,7 +145,7 @@ def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> O
     def update(grads: Any, state: RmsState, params: Any = None) -> tuple[Any, RmsState]:
         check_gradients(grads, of_kind(state, RmsState).square)
         wide = widened(grads)
-        sums = pytree.map(lambda g, s: s + g * g, wide, state.square)
+        sums = pytree.map(lambda g, s: s + square_of(g), wide, state.square)
 
         def step(g: Any, s: Any) -> Any:
             return rnp.where(s > 0, g / rnp.sqrt(rnp.where(s > 0, s, 1.0) + eps), 0.0)
@@ -372,7 +373,7 @@ def scale_by_novograd(
         params, wide = widened(needs_params("novograd", params)), widened(grads)
 
         def norm(g: Any, v: Any) -> Any:
-            now = rnp.sum(g * g)
+            now = rnp.sum(square_of(g))
             return rnp.where(state.count == 0, now, b2 * v + (1 - b2) * now)
 
         def step(g: Any, m: Any, v: Any, p: Any) -> Any:
@@ -401,7 +402,7 @@ def scale_by_trust_ratio(
     check_numbers(min_norm=min_norm, trust_coefficient=trust_coefficient, eps=eps)
 
     def norm(x: Any) -> Any:
-        return rnp.maximum(rnp.sqrt(rnp.sum(x * x)), min_norm)
+        return rnp.maximum(rnp.sqrt(rnp.sum(square_of(x))), min_norm)
 
     def step(u: Any, p: Any) -> Any:
         size, length = norm(p), norm(u)

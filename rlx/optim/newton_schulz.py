@@ -15,6 +15,7 @@ from .optimizer import (
     first_step,
     of_kind,
     on_parameters,
+    square_of,
     stateless,
     widened,
     zeros_like,
@@ -64,7 +65,7 @@ def scale_by_muon(
             raise wrong("scale_by_muon: a parameter", m, "a matrix", fix)
         is_tall = m.shape[0] > m.shape[1]
         x = m.T if is_tall else m
-        x = x / (rnp.sqrt(rnp.sum(x * x)) + eps)
+        x = x / (rnp.sqrt(rnp.sum(square_of(x))) + eps)
         for _ in range(ns_steps):
             y = x @ x.T
             x = a * x + (b * y + c * y @ y) @ x
@@ -97,7 +98,7 @@ def scale_by_shape(consistent_rms: float | None = None) -> Optimizer:
 
     def multiply(u: Any) -> Any:
         n, m = u.shape
-        width = max(1.0, m / n) ** 0.5
+        width = max(1.0, m / max(n, 1)) ** 0.5
         return u * (width if consistent_rms is None else max(n, m) ** 0.5 * consistent_rms)
 
     return stateless(lambda updates: pytree.map(multiply, updates))

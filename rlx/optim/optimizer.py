@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .. import numpy as rnp
-from ..ir.errors import ArgumentError, StructureError
+from ..ir.errors import ArgumentError, ShapeError, StructureError
 from ..ir.types import is_float
 from ..trace import pytree
 from ..trace.apply import as_tensor
@@ -68,32 +68,39 @@ def check_gradients(grads: Any, like: Any) -> None:
 def apply_updates(params: Any, updates: Any) -> Any:
     """Return `params` plus `updates`; the parameters keep their dtypes.
 
-    State of modules stays as it is.
+    State of modules stays as it is. An update that would change a shape is a `ShapeError`.
 
     >>> apply_updates({"w": rnp.array([1.0, 2.0])}, {"w": rnp.array([0.5, 0.0])})
     {'w': Array([1.5, 2. ], dtype=float32)}
     """
 
     def add(p: Any, u: Any) -> Any:
-        return rnp.asarray(rnp.add(p, u), rnp.asarray(p).dtype)
+        before, after = rnp.asarray(p), rnp.add(p, u)
+        if after.shape != before.shape:
+            raise ShapeError(
+                f"apply_updates: an update is {as_tensor(u).type}, its parameter {before.type}",
+                fix="give update gradients of the shapes of the parameters",
+            )
+        return rnp.asarray(after, before.dtype)
 
     trained = pytree.map(add, pytree.without_state(params), pytree.without_state(updates))
     return pytree.restore_state(trained, params)
 
 
-def on_parameters(optimizer: Optimizer) -> Optimizer:
+def on_parameters(optimizer: Optimizer, is_around: bool = False) -> Optimizer:
     """The optimizer, which sees no state: None is there in its trees.
 
     State of modules is what `nn.field(state=True)` says; its updates are its gradients, zeros.
-    What `update` is given by keyword is for other steps of a chain.
+    What `update` is given by keyword is for other steps of a chain, or where it `is_around`
+    another optimizer for that one.
     """
 
     def init(params: Any) -> Any:
         return optimizer.init(pytree.without_state(params))
 
-    def update(grads: Any, state: Any, params: Any = None, **_: Any) -> tuple[Any, Any]:
-        trained = pytree.without_state(grads)
-        updates, state = optimizer.update(trained, state, pytree.without_state(params))
+    def update(grads: Any, state: Any, params: Any = None, **more: Any) -> tuple[Any, Any]:
+        trained, shown = pytree.without_state(grads), pytree.without_state(params)
+        updates, state = optimizer.update(trained, state, shown, **(more if is_around else {}))
         return pytree.restore_state(updates, grads), state
 
     update.__qualname__ = _name(optimizer)
@@ -210,6 +217,18 @@ def first_step(params: Any = None) -> Any:
 def zeros_like(params: Any) -> Any:
     """A tree of zeros like the parameters."""
     return pytree.map(rnp.zeros_like, params)
+
+
+def zero_beside(params: Any) -> Any:
+    """A zero beside the parameters, in their dtype, float32 if that is smaller."""
+    for leaf in pytree.leaves(widened(params)):
+        return rnp.zeros_like(leaf, shape=())
+    return rnp.zeros(())
+
+
+def square_of(x: Any) -> Any:
+    """The square of the size of each number, which is real: of complex ones x times conj(x)."""
+    return rnp.square(rnp.real(x)) + rnp.square(rnp.imag(x)) if x.dtype.kind == "c" else x * x
 
 
 def widened(tree: Any) -> Any:
@@ -332,7 +351,8 @@ def global_norm(tree: Any) -> Any:
     >>> global_norm({"a": rnp.array([3.0]), "b": rnp.array([4.0])}).item()
     5.0
     """
-    squares = (rnp.sum(x * x) for x in pytree.leaves(widened(pytree.without_state(tree))))
+    leaves = pytree.leaves(widened(pytree.without_state(tree)))
+    squares = (rnp.sum(square_of(x)) for x in leaves)
     return rnp.sqrt(sum(squares, start=rnp.zeros(())))
 
 

@@ -16,6 +16,7 @@ from .optimizer import (
     needs_params,
     of_kind,
     on_parameters,
+    zero_beside,
     zeros_like,
 )
 
@@ -46,11 +47,10 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Op
     count_of("scale_by_lbfgs: memory_size", memory_size, least=1)
 
     def rows(params: Any) -> Any:
-        return pytree.map(lambda p: rnp.zeros_like(p, shape=(memory_size, *p.shape)), params)
+        return pytree.map(lambda p: rnp.zeros_like(p, shape=(memory_size, *rnp.shape(p))), params)
 
     def init(params: Any) -> LbfgsState:
-        leaf = rnp.asarray(pytree.leaves(params)[0])
-        weights = rnp.zeros_like(leaf, shape=(memory_size,))
+        weights = rnp.zeros_like(zero_beside(params), shape=(memory_size,))
         zeros = zeros_like(params), zeros_like(params)
         return LbfgsState(first_step(params), *zeros, rows(params), rows(params), weights)
 

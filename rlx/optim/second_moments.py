@@ -29,6 +29,7 @@ from .optimizer import (
     first_step,
     of_kind,
     on_parameters,
+    square_of,
     widened,
 )
 
@@ -92,7 +93,9 @@ def scale_by_yogi(
     def move(grads: Any, state: AdamState, count: Any) -> tuple[Any, AdamState]:
         mean = moved(b1, state.mean, grads)
         square = pytree.map(
-            lambda g, s: s - (1 - b2) * rnp.sign(s - g * g) * g * g, grads, state.square
+            lambda g, s: s - (1 - b2) * rnp.sign(s - square_of(g)) * square_of(g),
+            grads,
+            state.square,
         )
         updates = pytree.map(
             lambda m, s: m / (rnp.sqrt(s + eps_root) + eps),
@@ -231,7 +234,7 @@ def scale_by_stddev(
         mean, square = moved(decay, state.mean, wide), moved_square(decay, state.square, wide)
 
         def step(g: Any, m: Any, s: Any) -> Any:
-            variance = rnp.maximum(s - m * m, 0.0)  # rounding may bring it below zero
+            variance = rnp.maximum(s - square_of(m), 0.0)  # rounding may bring it below zero
             return g / (rnp.sqrt(variance + eps) if is_inside else rnp.sqrt(variance) + eps)
 
         updates = pytree.map(step, wide, mean, square)

@@ -18,6 +18,7 @@ from .optimizer import (
     global_norm,
     of_kind,
     on_parameters,
+    square_of,
     stateless,
     widened,
 )
@@ -206,11 +207,11 @@ def scale_by_sm3(b1: float = 0.9, b2: float = 1.0, eps: float = 1e-8) -> Optimiz
         wide = widened(grads)
 
         def added(g: Any, sums: Any) -> Any:
-            return share * g * g + b2 * functools.reduce(rnp.minimum, sums)
+            return share * square_of(g) + b2 * functools.reduce(rnp.minimum, sums)
 
         def greatest(s: Any) -> Any:
             axes = [tuple(j for j in range(s.ndim) if j != i) for i in range(max(1, s.ndim))]
-            return tuple(rnp.max(s, axis, keepdims=True) for axis in axes)
+            return tuple(rnp.max(s, axis, keepdims=True, initial=0.0) for axis in axes)
 
         squares = pytree.map(added, wide, state.sums)
 

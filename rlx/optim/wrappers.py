@@ -24,6 +24,7 @@ from .optimizer import (
     on_parameters,
     prefix_of,
     widened,
+    zero_beside,
     zeros_like,
 )
 
@@ -54,14 +55,15 @@ def masked(inner: Optimizer, mask: Mask) -> Optimizer:
     def init(params: Any) -> MaskedState:
         return MaskedState(inner.init(_through(params, prefix_of(mask, params))))
 
-    def update(grads: Any, state: MaskedState, params: Any = None) -> tuple[Any, MaskedState]:
-        wanted = prefix_of(mask, grads)
+    def update(grads: Any, state: MaskedState, params: Any = None, **more: Any) -> tuple[Any, Any]:
+        given, wanted = of_kind(state, MaskedState).inner_state, prefix_of(mask, grads)
+        if not any(pytree.leaves(wanted)):
+            return grads, state
         shown = None if params is None else _through(params, wanted)
-        given = of_kind(state, MaskedState).inner_state
-        updates, after = inner.update(_through(grads, wanted), given, shown)
+        updates, after = inner.update(_through(grads, wanted), given, shown, **more)
         return _merged(updates, grads, wanted), MaskedState(after)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(Optimizer(init, update), is_around=True)
 
 
 def _through(tree: Any, wanted: Any) -> Any:
@@ -117,14 +119,14 @@ def partition(transforms: Mapping[Hashable, Optimizer], param_labels: Labels) ->
         labels = labels_of(params)
         return PartitionState({name: group(name, labels).init(params) for name in transforms})
 
-    def update(grads: Any, state: PartitionState, params: Any = None) -> tuple[Any, PartitionState]:
+    def update(grads: Any, state: PartitionState, params: Any = None, **more: Any) -> Any:
         labels, after = labels_of(grads), {}
         states = of_kind(state, PartitionState).inner_states
         for name in transforms:
-            grads, after[name] = group(name, labels).update(grads, states[name], params)
+            grads, after[name] = group(name, labels).update(grads, states[name], params, **more)
         return grads, PartitionState(after)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(Optimizer(init, update), is_around=True)
 
 
 class MultiStepsState(NamedTuple):
@@ -163,7 +165,7 @@ def multi_steps(
         return MultiStepsState(first_step(params), first_step(params), opt.init(params), sums)
 
     def update(
-        grads: Any, state: MultiStepsState, params: Any = None
+        grads: Any, state: MultiStepsState, params: Any = None, **more: Any
     ) -> tuple[Any, MultiStepsState]:
         check_gradients(grads, of_kind(state, MultiStepsState).acc_grads)
         count = state.mini_step + 1
@@ -175,7 +177,7 @@ def multi_steps(
 
         def emit(sums: Any, inner: Any) -> tuple[Any, ...]:
             given = pytree.map(lambda s, g: s.astype(g.dtype), sums, grads)
-            updates, after = opt.update(given, inner, params)
+            updates, after = opt.update(given, inner, params, **more)
             return updates, after, zeros_like(sums), rnp.zeros_like(state.mini_step)
 
         def hold(sums: Any, inner: Any) -> tuple[Any, ...]:
@@ -186,7 +188,7 @@ def multi_steps(
         steps = state.gradient_step + rnp.where(is_due, 1, 0)
         return updates, MultiStepsState(mini, steps, inner, sums)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(Optimizer(init, update), is_around=True)
 
 
 class EmaState(NamedTuple):
@@ -221,7 +223,7 @@ def ema(decay: float, debias: bool = True) -> Optimizer:
 
         def shown(m: Any, x: Any) -> Any:
             mean = m / (1 - decay ** count.astype(m.dtype)) if debias else m
-            return mean.astype(x.dtype)
+            return mean.astype(rnp.asarray(x).dtype)
 
         return pytree.map(shown, means, given), EmaState(count, means)
 
@@ -293,11 +295,11 @@ def lookahead(
         raise wrong("lookahead: params", params, "LookaheadParams", fix)
 
     def update(
-        grads: Any, state: LookaheadState, params: Any = None
+        grads: Any, state: LookaheadState, params: Any = None, **more: Any
     ) -> tuple[LookaheadParams, LookaheadState]:
         fast, slow = of_pair(params)
         given = of_kind(state, LookaheadState).fast_state
-        updates, after = fast_optimizer.update(grads, given, fast)
+        updates, after = fast_optimizer.update(grads, given, fast, **more)
         is_due = state.steps_since_sync == sync_period - 1
 
         def on_slow(f: Any, u: Any, s: Any) -> Any:
@@ -313,7 +315,7 @@ def lookahead(
             after = choose(is_due, fast_optimizer.init(fast), after)
         return pair, LookaheadState(after, (state.steps_since_sync + 1) % sync_period)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(Optimizer(init, update), is_around=True)
 
 
 class ScheduleFreeState(NamedTuple):
@@ -357,14 +359,14 @@ def schedule_free(
         raise wrong("schedule_free: b1", b1, "above 0 and at most 1", "use 0.9, the default")
 
     def init(params: Any) -> ScheduleFreeState:
-        zero = _number_like(params)
+        zero = zero_beside(params)
         z = pytree.map(lambda p: rnp.array(p, copy=True), params)
         inner = base_optimizer.init(params)
         # arrays of their own: a step may be given the memory of both zeros
         return ScheduleFreeState(zero + b1, zero, first_step(params) + 1, zero + 0, inner, z)
 
     def update(
-        grads: Any, state: ScheduleFreeState, params: Any = None
+        grads: Any, state: ScheduleFreeState, params: Any = None, **more: Any
     ) -> tuple[Any, ScheduleFreeState]:
         state, params = of_kind(state, ScheduleFreeState), needs_params("schedule_free", params)
         dtype, rate = state.max_lr.dtype, learning_rate
@@ -374,7 +376,7 @@ def schedule_free(
         weight = largest**weight_lr_power
         total = state.weight_sum + weight
         part = rnp.where(total == 0, 0.0, weight / rnp.where(total == 0, 1.0, total))
-        updates, inner = base_optimizer.update(grads, state.base_optimizer_state, params)
+        updates, inner = base_optimizer.update(grads, state.base_optimizer_state, params, **more)
         z = apply_updates(state.z, updates)
 
         def moved(before: Any, z: Any, y: Any) -> Any:
@@ -386,14 +388,7 @@ def schedule_free(
         steps = state.step_count + 1
         return changes, ScheduleFreeState(state.b1, total, steps, largest, inner, z)
 
-    return on_parameters(Optimizer(init, update))
-
-
-def _number_like(params: Any) -> Any:
-    """A zero beside the parameters, in their dtype, float32 if that is smaller."""
-    for leaf in pytree.leaves(widened(params)):
-        return rnp.zeros_like(leaf, shape=())
-    return rnp.zeros(())
+    return on_parameters(Optimizer(init, update), is_around=True)
 
 
 def schedule_free_eval_params(state: ScheduleFreeState, params: Any) -> Any:
