@@ -322,7 +322,7 @@ def test_what_cannot_be_saved(tmp_path):
         rlx.save(tmp_path / "x.pt", {})
     with pytest.raises(rlx.AttributeValueError, match="the format's own"):
         to_bytes({"__metadata__": 1})
-    with pytest.raises(rlx.ConcretizationError):
+    with pytest.raises(rlx.ConcretizationError, match=r"save\(\) needs the numbers"):
         rlx.jit(lambda x: to_bytes({"x": x}))(rnp.ones(2))
 
 
@@ -347,7 +347,7 @@ def test_a_full_disk_is_an_error_that_names_the_file(suffix, tmp_path, monkeypat
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
-        with pytest.raises(rlx.FileAccessError, match=rf"cannot write '.*x\.{suffix}'.*too large"):
+        with pytest.raises(rlx.FileAccessError, match=rf"write '.*x\.{suffix}': file too large"):
             rlx.save(path, {"x": np.ones(10_000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import random
@@ -20,6 +21,7 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.io import Checkpoints, checkpoints
+from rlx.ir.files import reaching
 
 ROOT = Path(__file__).parent.parent
 KILLS = int(os.environ.get("KILLS", "2"))
@@ -94,6 +96,10 @@ def test_a_damaged_file_is_passed_over(tmp_path):
     ]
     with pytest.raises(rlx.FileFormatError, match="its checksum differs"):
         made.restore(like=state(0), step=3)
+    made.save(3, state(3))
+    made.path(3).write_bytes(made.path(3).read_bytes().replace(b'"w"', b'"v"'))  # another name
+    with pytest.raises(rlx.FileFormatError, match="its checksum differs"):
+        made.restore(like=state(0), step=3)
     made.save(2, state(2))  # training goes on at step 1
     assert made.steps() == [1, 2] and made.restore(like=state(0))["step"] == 2
     for step in (1, 2):
@@ -145,6 +151,7 @@ def test_errors_of_the_thread_come_with_the_next_call(tmp_path, monkeypatch):
 LAST = """
 import sys
 from rlx.io import Checkpoints, checkpoints
+from rlx.ir.files import reaching
 
 def full(*_):
     raise OSError(28, "No space left on device")
@@ -259,3 +266,16 @@ def test_files_have_the_rights_of_new_files_and_keep_their_own(tmp_path):
     saved.chmod(0o640)
     rlx.save(saved, {"w": np.zeros(2, "f4")})
     assert saved.stat().st_mode & 0o777 == 0o640
+
+
+def test_the_longest_name_of_a_file_is_written(tmp_path):
+    path = tmp_path / f"{'x' * 243}.safetensors"
+    rlx.save(path, {"x": 1})
+    assert rlx.load(path) == {"x": 1}
+
+
+def test_a_full_disk_needs_room(tmp_path):
+    with pytest.raises(rlx.FileAccessError, match="no space left") as caught:
+        with reaching(tmp_path, "write"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert caught.value.fix == "make room on the disk, or give a path on another one"

@@ -22,6 +22,7 @@ from ..ir.types import DTYPES, Type, as_dtype
 from ..trace.arguments import choice, flag, shown, wrong
 from ..trace.array import Array
 from ..trace.host import to_numpy
+from ..trace.tensor import TracedTensor
 from .archive import read_npz, write_npz
 from .contents import METADATA, NOTES, PYTHON, Contents
 from .filling import LoadReport, Only, Rename, filled, misfit, value_of, values
@@ -39,6 +40,7 @@ READERS: dict[str, Callable[[Source], Contents]] = {
 }
 Table = dict[str, np.ndarray]
 Texts = Mapping[str, str] | None
+MOST_NAME = 40  # letters of a file's name in that of the folder beside it, so that it fits
 
 
 def save(path: str | PathLike[str], tree: Any, metadata: Texts = None) -> None:
@@ -253,6 +255,9 @@ def _on_host(name: str, leaf: Any) -> np.ndarray:
         )
     if isinstance(leaf, Array):
         return leaf.host()
+    if isinstance(leaf, TracedTensor):
+        fix = "save outside of jit what the compiled function returns"
+        raise leaf.no_value("save", fix)
     if isinstance(leaf, bool | float | complex):
         return np.array(leaf)
     if isinstance(leaf, int):
@@ -298,9 +303,10 @@ def _for_npz(
 
 
 def checksum(arrays: Mapping[str, np.ndarray]) -> int:
-    """A number that differs, as good as always, if a bit of the arrays does."""
+    """A number that tells arrays apart which differ in a name, a type or a bit."""
     found = 0
     for name in sorted(arrays):
+        found = zlib.crc32(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode(), found)
         if arrays[name].size:
             bytes_ = np.ascontiguousarray(arrays[name]).reshape(-1).view("u1")
             found = zlib.crc32(bytes_.data, found)
@@ -326,7 +332,8 @@ def write(place: Path, arrays: Table, notes: Mapping[str, Any], metadata: Texts)
         if place.is_dir():
             raise IsADirectoryError(21, "Is a directory")
         check_regular(place, "write")
-        folder = Path(tempfile.mkdtemp(".partial", f".{place.name}.", place.parent))
+        name = place.name[:MOST_NAME]
+        folder = Path(tempfile.mkdtemp(".partial", f".{name}.", place.parent))
         try:
             made = folder / place.name
             made.touch()  # with the rights of new files

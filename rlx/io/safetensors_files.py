@@ -8,6 +8,8 @@ https://github.com/huggingface/safetensors#format
 
 from __future__ import annotations
 
+import os
+import re
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -130,7 +132,10 @@ def write_safetensors(
     try:
         library.serialize_file(_described(arrays), path, dict(metadata) or None)
     except library.SafetensorError as error:  # a full disk, in the library's words
-        raise OSError(str(error)) from None
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise OSError(str(error)) from None
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
 
 
 def _described(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

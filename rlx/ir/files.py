@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -57,9 +58,12 @@ def reaching(file: Any, deed: str) -> Iterator[None]:
             else "make the directory first: pathlib.Path(path).parent.mkdir(parents=True)",
         ) from None
     except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise FileAccessError(
             f"cannot {deed} {_shown(file)}: {(error.strerror or str(error)).lower()}",
-            fix=f"give the path of a file that you may {deed}",
+            fix="make room on the disk, or give a path on another one"
+            if is_full
+            else f"give the path of a file that you may {deed}",
         ) from None
 
 

@@ -227,7 +227,7 @@ def zero_beside(params: Any) -> Any:
 
 
 def square_of(x: Any) -> Any:
-    """The square of the size of each number, which is real: of complex ones x times conj(x)."""
+    """The square of the size of each number, a real one: `x conj(x)`."""
     return rnp.square(rnp.real(x)) + rnp.square(rnp.imag(x)) if x.dtype.kind == "c" else x * x
 
 
