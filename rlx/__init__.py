@@ -45,6 +45,7 @@ from .ir.errors import (
     GradientError as GradientError,
     ImmutableError as ImmutableError,
     InternalError as InternalError,
+    InUseError as InUseError,
     KernelBuildError as KernelBuildError,
     KeyReuseError as KeyReuseError,
     LeakedTracerError as LeakedTracerError,

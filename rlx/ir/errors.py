@@ -232,6 +232,10 @@ class FileAccessError(RlxError, OSError):
     """A file that cannot be read or written: a directory, a forbidden one."""
 
 
+class InUseError(RlxError, RuntimeError):
+    """Something was to be removed that is still used."""
+
+
 class QueueFullError(RlxError, RuntimeError):
     """As many requests wait as may."""
 

@@ -6,5 +6,6 @@ Read `pages.py` first, then `scheduler.py`.
 from ..ir.lazy import listed as _listed
 from .pages import PagePool as PagePool, Table as Table
 from .scheduler import Chunk as Chunk, Request as Request, Scheduler as Scheduler
+from .weights import Handle as Handle, WeightRegistry as WeightRegistry
 
 __dir__ = _listed(__name__)

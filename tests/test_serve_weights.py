@@ -1,0 +1,85 @@
+"""Weights by name: counted, shared by content, exchanged while they are used."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.serve import WeightRegistry
+
+A, B = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((2, 3), np.float32)
+
+
+def test_one_content_is_kept_once():
+    weights = WeightRegistry()
+    first = weights.add("a", A)
+    assert weights.add("b", A.copy()) is first
+    assert weights.alias("c", of="a") is first
+    assert weights.nbytes == 24 and list(weights) == ["a", "b", "c"]
+    assert weights.add("d", {"w": A}) is not first  # another tree
+    assert weights.add("e", A.astype(np.int32)) is not first  # the same numbers of another dtype
+    assert weights.add("f", A.reshape(3, 2)) is not first
+    weights.remove("a"), weights.remove("b")
+    assert first.names == {"c"} and weights["c"] is first
+
+
+def test_what_was_given_can_change_and_weights_do_not():
+    weights, given = WeightRegistry(), A.copy()
+    handle = weights.add("a", given)
+    given[:] = 0
+    np.testing.assert_array_equal(handle.tree, A)
+
+
+def test_a_swap_leaves_those_who_compute_and_compiles_nothing():
+    weights = WeightRegistry()
+    weights.add("a", A)
+    weights.alias("tied", of="a")
+    f = rlx.jit(lambda w: w * 2)
+    old = weights["a"]
+    with old as held:
+        new = weights.swap("a", B)
+        np.testing.assert_array_equal(f(held), A * 2)
+        assert old.pins == 1 and weights["tied"] is old and weights["a"] is new
+        with rlx.no_recompile(), new as other:
+            np.testing.assert_array_equal(f(other), B * 2)
+    assert weights.swap("a", A) is old  # known again by its content
+
+
+def test_misuse_is_named():
+    weights = WeightRegistry()
+    handle = weights.add("a", A)
+    with pytest.raises(rlx.AttributeValueError, match="stands for other weights already"):
+        weights.add("a", B)
+    with pytest.raises(rlx.StructureError, match=r"f32\[3\], the old ones .* f32\[2, 3\]"):
+        weights.swap("a", B[0])
+    with pytest.raises(KeyError, match="no weights are named 'b'"):
+        weights["b"]
+    with handle:
+        with pytest.raises(rlx.InUseError, match="'a' is used 1 times"):
+            weights.remove("a")
+        weights.alias("b", of="a")
+        weights.remove("a")
+    with pytest.raises(rlx.AttributeValueError, match="released more often"):
+        handle.release()
+    weights.remove("b")
+    assert len(weights) == 0 and weights.nbytes == 0
+
+
+def test_threads_count_together():
+    weights = WeightRegistry()
+    weights.add("a", A)
+
+    def work():
+        for i in range(200):
+            with weights["a"]:
+                weights.swap("a", A if i % 2 else B)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert weights["a"].pins == 0 and weights.nbytes == 24
