@@ -60,7 +60,8 @@ CPU_MAY_IMPORT = {
     "formulas": ("llvm",),
     "runtime": ("llvm",),
     "loops": ("llvm", "formulas"),
-    "products": ("llvm", "runtime", "loops"),
+    "packed": ("llvm", "runtime", "loops"),
+    "products": ("llvm", "runtime", "loops", "packed"),
     "sorting": ("llvm", "runtime", "loops"),
 }
 FOREIGN = {"interop": {"jax"}}  # floors that bring functions of other libraries here

@@ -51,6 +51,7 @@ def target_of(host: Host) -> Target:
     """The lowering target of a processor."""
     return Target(
         "cpu",
+        wants=frozenset({"block_dot"}),
         lanes=host.lanes(4),
         local_bytes=LOCAL_BYTES,
         most_ranked=MOST_RANKED,

@@ -61,6 +61,7 @@ from .llvm.text import AS_WRITTEN, KERNEL, Function, Module, Vector
 from .loops.costs import LOOPS, Loops, brief, loops_cost, parts_of, product_cost, splits, trip_loops
 from .loops.in_order import emit_scan, emit_scatter
 from .loops.kernels import KERNEL_PARAMETERS, Layout, emit_kernel, emit_rows
+from .packed.product import BlockProduct, emit_block_product, is_claimed
 from .products.constants import PackedConstants, emit_prepare, pack_constants
 from .products.contraction import (
     ChainPlan,
@@ -222,7 +223,10 @@ class ProgramWriter:
             origin, target = (layout.pointer(f, b) for b in (step.origin, step.target))
             copy_bytes(f, target, origin, f.number(step.target.nbytes))
         elif isinstance(step, LibraryCall):
-            self._call(f, op_call(step), step, layout)
+            if is_claimed(step):
+                self._block_product(f, step, layout)
+            else:
+                self._call(f, op_call(step), step, layout)
         elif isinstance(step, Sort):
             cost = SORT_NANOSECONDS * likely(step.rows * step.length)
             self.cost += cost
@@ -340,6 +344,16 @@ class ProgramWriter:
         with self._kernel(f, step, layout, parts, is_short, attributes) as (kernel, inner, _):
             emit_contraction(self.module, kernel, step, plan, inner, self.host, most)
         self.scratch = max(self.scratch, scratch_bytes(step, plan, most, self.host))
+
+    def _block_product(self, f: Function, step: LibraryCall, layout: Layout) -> None:
+        product = BlockProduct.of(step, self.host)
+        self.cost += product.cost
+        extents = [product.rows, product.lines, product.depth]
+        parts = self._parts(f, extents, product.cost, is_product=True)
+        most = parts if isinstance(parts, int) else self.host.cores
+        with self._kernel(f, step, layout, parts, False) as (kernel, inner, is_shared):
+            emit_block_product(self.module, kernel, product, inner, is_shared)
+        self.scratch = max(self.scratch, product.scratch_bytes * most)
 
     def _together(self, f: Function, step: GroupedGemm, layout: Layout, is_short: bool) -> None:
         if self._parts(f, [], step.cost(self.host), is_product=True) == 1:

@@ -22,6 +22,7 @@ from ..llvm.host import Host
 from ..llvm.text import AS_WRITTEN, Function, Module, Vector
 from ..loops.kernels import Layout, buffers_of, open_scope
 from ..loops.scope import Scope
+from ..packed.product import BlockPacking, emit_block_packing, with_packed_blocks
 from .contraction import is_matrix, is_native, plan_contraction, rows_along_columns, sides
 from .emit import emit_pack
 from .problem import HALVES, UNTUNED, Blocking, Tuning, memory_type
@@ -53,7 +54,7 @@ class Packing:
 
 def pack_constants(
     program: Program, count: int, host: Host, tuning: Tuning = UNTUNED
-) -> tuple[PackedConstants, list[Packing]]:
+) -> tuple[PackedConstants, list[Packing | BlockPacking]]:
     """Let products read packed panels of the last `count` inputs; changes the program."""
     first = len(program.inputs) - count
     free, fixed = program.inputs[:first], program.inputs[first:]
@@ -65,11 +66,13 @@ def pack_constants(
             else step
             for step in program.steps
         ]
+    program.steps, blocks = with_packed_blocks(program.steps, set(fixed), host)
     read = {b for step in program.steps for b in reads(step)}
     kept = tuple(i for i, b in enumerate(fixed) if b in read)
-    panels = tuple(p.panels for p in packings)
+    every = [*packings, *blocks]
+    panels = tuple(p.panels for p in every)
     program.inputs = (*free, *(fixed[i] for i in kept), *panels)
-    return PackedConstants(count, kept, tuple(b.nbytes for b in panels)), packings
+    return PackedConstants(count, kept, tuple(b.nbytes for b in panels)), every
 
 
 def _with_panels(
@@ -127,7 +130,7 @@ def _is_worth(blocking: Blocking, which: str) -> bool:
 
 
 def emit_prepare(
-    module: Module, packings: Sequence[Packing], fixed: Sequence[Buffer], host: Host
+    module: Module, packings: Sequence[Packing | BlockPacking], fixed: Sequence[Buffer], host: Host
 ) -> None:
     """Emit `i32 prepare(ptr table)`, which fills panels from fixed arrays before them."""
     f = module.function("prepare", [("ptr", "%table")], "i32", AS_WRITTEN)
@@ -135,6 +138,9 @@ def emit_prepare(
     layout = Layout({b: i for i, b in enumerate(table)}, -1, {})
     packers: dict[tuple[Blocking, str], str] = {}
     for number, packing in enumerate(packings):
+        if isinstance(packing, BlockPacking):
+            emit_block_packing(module, f, packing, layout)
+            continue
         blocking, which = packing.blocking, packing.which
         operand, name = packing.operand, f"pack_{number}"
         if isinstance(operand, Load) and is_matrix(operand, packing.line, packing.depth):

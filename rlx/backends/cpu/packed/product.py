@@ -1,0 +1,235 @@
+"""The product of a program: lines of x by all packed lines, shared by threads.
+
+Of many lines of x each thread takes some, of few ones it takes some tiles. Blocks of 64 lines are
+prepared in a thread's memory, then multiplied by tile after tile. What is no constant is packed in
+each call, a tile at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from ....ir.dims import Size, likely, static
+from ....ir.record import record, replace
+from ....ir.types import Type
+from ....lower.lir.program import Buffer, LibraryCall, Step
+from ..llvm.host import Host
+from ..llvm.text import KERNEL, Function, Module, Vector
+from ..loops.kernels import Layout
+from ..runtime.polls import is_due, leave_if_stopped
+from .layout import BLOCK, LINES, Packed, packed_layout
+from .lines import Method, lines_function, method_of
+from .pack import pack_function
+from .tile import tile_function
+
+CLAIMED = "block_dot"  # the op of which library calls are made here
+ROWS = 64  # lines of x that are prepared at a time
+GROUPS = {16: (8, 4, 2, 1), 8: (4, 2, 1), 4: (4, 1)}  # lanes -> lines of x in registers
+SHARED_ROWS = 16  # lines of x of a thread, from which on each takes some
+RATE = {"words": 200.0, "pairs": 80.0, "floats": 70.0}  # products in a nanosecond
+BYTES = 20.0  # that are read in one
+INT = Vector("int64")
+
+
+def is_claimed(step: Step) -> bool:
+    """Whether a step is a product with packed numbers that there is code for."""
+    if not isinstance(step, LibraryCall) or step.op.name != CLAIMED:
+        return False
+    return step.input_types[0].dtype == np.float32 and step.input_types[1].is_static
+
+
+@record
+class BlockProduct:
+    """A claimed step: its sizes, and how it is computed."""
+
+    step: LibraryCall
+    method: Method
+    rows: Size  # lines of x
+    lines: int  # packed ones
+    depth: int  # blocks of a line
+
+    @classmethod
+    def of(cls, step: LibraryCall, host: Host) -> BlockProduct:
+        """Plan a claimed step."""
+        x, w = step.input_types
+        packed = packed_layout(step.attrs["format"], host)
+        method = method_of(packed, step.attrs["compute"], host)
+        rows: Size = 1
+        for size in x.shape[:-1]:
+            rows *= size
+        return cls(step, method, rows, static(w.shape[0]), static(x.shape[-1]) // BLOCK)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its lines are packed before the call."""
+        return self.step.inputs[1].type != self.step.input_types[1]
+
+    @property
+    def tile_bytes(self) -> int:
+        """The bytes of a tile."""
+        return self.depth * self.method.packed.nbytes
+
+    @property
+    def prepared_bytes(self) -> int:
+        """The bytes of prepared lines of x."""
+        rows = min(self.rows, ROWS) if isinstance(self.rows, int) else ROWS
+        return rows * self.depth * self.method.nbytes
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The bytes that a thread needs, in whole cache lines."""
+        return -(-(self.prepared_bytes + (0 if self.is_packed else self.tile_bytes)) // 64) * 64
+
+    @property
+    def cost(self) -> float:
+        """Rough nanoseconds on one thread."""
+        products = 2.0 * likely(self.rows) * self.lines * self.depth * BLOCK
+        nbytes = self.method.packed.panel_bytes(self.lines, self.depth * BLOCK)
+        return max(products / RATE[self.method.kind], nbytes / BYTES)
+
+
+def emit_block_product(
+    module: Module, f: Function, product: BlockProduct, layout: Layout, is_shared: bool
+) -> None:
+    """Emit the product, or the share `%part` of it."""
+    step, name = product.step, _product_function(module, product)
+    x, w = (layout.pointer(f, b) for b in step.inputs)
+    out, scratch = layout.pointer(f, step.outputs[0]), layout.scratch(f)
+    part, parts = ("%part", "%parts") if is_shared else ("0", "1")
+    scratch = f.offset(scratch, "i8", f.emit(f"mul i64 {part}, {product.scratch_bytes}"))
+    pointers = ", ".join(f"ptr {p}" for p in (x, w, out, scratch))
+    numbers = (f.number(product.rows), product.lines, product.depth, product.prepared_bytes)
+    given = ", ".join(f"i64 {n}" for n in (*numbers, part, parts))
+    f.do(f"call void @{name}({pointers}, {given})")
+
+
+def _product_function(module: Module, product: BlockProduct) -> str:
+    """The function that multiplies a part of all lines of x by all packed lines."""
+    method, is_packed = product.method, product.is_packed
+    name = f"blocks_{method.name}_{is_packed:d}"
+    if name in module.functions:
+        return name
+    module.shared.setdefault(name, name)
+    prepare = lines_function(module, method)
+    f = module.internal(
+        name,
+        "ptr %x, ptr %w, ptr %out, ptr %scratch, i64 %rows, i64 %lines, i64 %depth, "
+        "i64 %prepared, i64 %part, i64 %parts",
+        attributes=KERNEL,
+    )
+    tiles = f.emit(f"udiv i64 {f.emit(f'add i64 %lines, {LINES - 1}')}, {LINES}")
+    shares_rows = f.emit(f"icmp uge i64 %rows, {f.emit(f'mul i64 %parts, {SHARED_ROWS}')}")
+    own_rows, own_tiles = (
+        _share(f, shares_rows, "%rows"),
+        _share(f, f.emit(f"xor i1 {shares_rows}, true"), tiles),
+    )
+    line = f.emit(f"mul i64 %depth, {method.nbytes}")
+    tile_bytes = f.emit(f"mul i64 %depth, {method.packed.nbytes}")
+    with f.loop(own_rows[0], own_rows[1], str(ROWS)) as chunks:
+        left = f.emit(f"sub i64 {own_rows[1]}, {chunks.index}")
+        count = f.intrinsic("umin", INT, left, str(ROWS))
+        start = f.emit(f"mul i64 {f.emit(f'mul i64 {chunks.index}, %depth')}, {BLOCK}")
+        begin = f.offset("%x", "float", start)
+        blocks = f.emit(f"mul i64 {count}, %depth")
+        f.do(f"call void @{prepare}(ptr {begin}, ptr %scratch, i64 {blocks})")
+        out = f.offset("%out", "float", f.emit(f"mul i64 {chunks.index}, %lines"))
+        with f.loop(*own_tiles) as loop:
+            with f.when(is_due(f, loop.index, 2_000)):
+                leave_if_stopped(f)
+            first = f.emit(f"mul i64 {loop.index}, {LINES}")
+            if is_packed:
+                w = f.offset("%w", "i8", f.emit(f"mul i64 {loop.index}, {tile_bytes}"))
+            else:
+                w = _pack_tile(f, pack_function(module, method.packed), loop.index)
+            there = f.emit(f"sub i64 %lines, {first}")
+            _rows(module, f, method, (w, line, f.offset(out, "float", first), there), count)
+    f.do("ret void")
+    return name
+
+
+def _pack_tile(f: Function, pack: str, number: str) -> str:
+    """Pack one tile, behind the prepared lines of x."""
+    target = f.offset("%scratch", "i8", "%prepared")
+    after = f.emit(f"add i64 {number}, 1")
+    given = f"i64 %lines, i64 %depth, i64 {number}, i64 {after}"
+    f.do(f"call void @{pack}(ptr %w, ptr {target}, {given})")
+    return target
+
+
+def _share(f: Function, is_shared: str, count: str) -> tuple[str, str]:
+    """The part of a count, or all of it where it is not shared."""
+    bounds = []
+    for number, otherwise in (("%part", "0"), (f.emit("add i64 %part, 1"), count)):
+        part = f.emit(f"udiv i64 {f.emit(f'mul i64 {number}, {count}')}, %parts")
+        bounds.append(f.select(INT, is_shared, part, otherwise))
+    return bounds[0], bounds[1]
+
+
+def _rows(
+    module: Module, f: Function, method: Method, given: tuple[str, str, str, str], count: str
+) -> None:
+    """Multiply prepared lines by a tile: many at a time, then fewer."""
+    w, line, out, there = given
+    done, (most, *fewer) = "0", GROUPS[method.lanes]
+
+    def group(rows: int, first: str) -> None:
+        name = tile_function(module, method, rows)
+        begin = f.offset("%scratch", "i8", f.emit(f"mul i64 {first}, {line}"))
+        end = f.offset(out, "float", f.emit(f"mul i64 {first}, %lines"))
+        numbers = f"i64 {line}, ptr {end}, i64 %lines, i64 %depth, i64 {there}"
+        f.do(f"call void @{name}(ptr {w}, ptr {begin}, {numbers})")
+
+    done = f.emit(f"and i64 {count}, {-most}")
+    with f.loop("0", done, str(most)) as loop:
+        group(most, loop.index)
+    for rows in fewer:
+        end = f.emit(f"and i64 {count}, {-rows}")
+        with f.loop(done, end, str(rows)) as loop:
+            group(rows, loop.index)
+        done = end
+
+
+# -- constants -------------------------------------------------------------------------------------
+
+
+@record
+class BlockPacking:
+    """Lines of a constant, which are packed before all calls."""
+
+    blocks: Buffer
+    packed: Packed
+    lines: int
+    depth: int
+    panels: Buffer
+
+
+def with_packed_blocks(
+    steps: list[Step], fixed: Collection[Buffer], host: Host
+) -> tuple[list[Step], list[BlockPacking]]:
+    """The steps of a program with packed numbers in place of constants."""
+    packings: dict[tuple[Buffer, Packed], BlockPacking] = {}
+    made: list[Step] = []
+    for step in steps:
+        if not isinstance(step, LibraryCall) or not is_claimed(step) or step.inputs[1] not in fixed:
+            made.append(step)
+            continue
+        product, blocks = BlockProduct.of(step, host), step.inputs[1]
+        packed = product.method.packed
+        key = blocks, packed
+        if key not in packings:
+            count = packed.panel_bytes(product.lines, product.depth * BLOCK)
+            panels = Buffer(f"blocks{len(packings)}", Type(np.dtype(np.uint8), (count,)), "input")
+            packings[key] = BlockPacking(blocks, packed, product.lines, product.depth, panels)
+        made.append(replace(step, inputs=(step.inputs[0], packings[key].panels)))
+    return made, list(packings.values())
+
+
+def emit_block_packing(module: Module, f: Function, packing: BlockPacking, layout: Layout) -> None:
+    """Emit the packing of a constant."""
+    name = pack_function(module, packing.packed)
+    source, target = (layout.pointer(f, b) for b in (packing.blocks, packing.panels))
+    tiles = -(-packing.lines // LINES)
+    numbers = f"i64 {packing.lines}, i64 {packing.depth}, i64 0, i64 {tiles}"
+    f.do(f"call void @{name}(ptr {source}, ptr {target}, {numbers})")

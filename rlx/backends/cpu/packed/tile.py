@@ -1,0 +1,302 @@
+"""The tile: some lines of x by the 16 packed lines of a tile, summed in registers.
+
+Each sum is the same for any number of lines of x: block after block, `scale * step * products`,
+then `minimum * sum`, where the products of a block are added in whole numbers, or as floats in two
+chains, one for each half of the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....ir.types import as_dtype
+from ..llvm.text import KERNEL, Function, Module, Vector
+from .layout import BLOCK, LINES, WORD, Packed
+from .lines import HALF_RANGE, Method
+
+PARAMETERS = "ptr %w, ptr %lines, i64 %line, ptr %out, i64 %out_line, i64 %depth, i64 %count"
+AHEAD = 8  # blocks that are fetched before they are used
+FIFTEEN = 0x0F0F0F0F
+SIGNS = -0x7F7F7F80  # the upper bits of all bytes
+
+
+def tile_function(module: Module, method: Method, rows: int) -> str:
+    """The function that multiplies some lines of x by a tile.
+
+    `count` lines of it are stored, `line` are the bytes between lines of x, `out_line` the numbers
+    between those of the result, `depth` is the number of blocks.
+    """
+    name = f"tile_{method.name}_{rows}"
+    if name in module.functions:
+        return name
+    f = module.internal(name, PARAMETERS, attributes=KERNEL)
+    starts = ["%lines"]
+    for _ in range(rows - 1):
+        starts.append(f.offset(starts[-1], "i8", "%line"))
+    for first in range(0, LINES, method.lanes):
+        sums = _sum(f, method, starts, first)
+        _store(f, method, sums, first)
+    f.do("ret void")
+    return name
+
+
+def _sum(f: Function, method: Method, starts: Sequence[str], first: int) -> list[str]:
+    """The sums of one register of lines for each line of x."""
+    packed, single = method.packed, Vector("float32", method.lanes)
+    zero, count = f.constant(single, 0), len(starts)
+    carried = [("ptr", "%w"), *[(single.text, zero)] * count]
+    end = f.emit(f"mul i64 %depth, {method.nbytes}")
+    with f.loop("0", end, str(method.nbytes), carried) as loop:
+        w, *sums = loop.values
+        lines = [f.offset(start, "i8", loop.index) for start in starts]
+        for place in range(0, packed.nbytes, 64) if not first else ():
+            f.prefetch(f.offset(w, "i8", str(AHEAD * packed.nbytes + place)))
+        products = PRODUCTS[method.kind](f, method, w, lines, first)
+        for group in range(packed.groups):
+            sums = _scaled(f, method, w, lines, first, group, sums, [p[group] for p in products])
+        loop.next = [f.offset(w, "i8", str(packed.nbytes)), *sums]
+    return loop.values[1:]
+
+
+def _scaled(
+    f: Function,
+    method: Method,
+    w: str,
+    lines: Sequence[str],
+    first: int,
+    group: int,
+    sums: Sequence[str],
+    products: Sequence[str],
+) -> list[str]:
+    """The sums with the products of a group, which are in units of its scale."""
+    packed, single = method.packed, Vector("float32", method.lanes)
+    scale, made = _floats(f, packed, method, w, packed.scale_place(group), first), []
+    minimum = ""
+    if packed.has_minimum:
+        minimum = _floats(f, packed, method, w, packed.minimum_place(group), first)
+    for line, total, product in zip(lines, sums, products, strict=True):
+        factor = scale
+        if method.is_rounded:
+            step = _spread(f, single, line, method.step_place)
+            factor = f.emit(f"fmul {single.text} {scale}, {step}")
+        total = f.intrinsic("fmuladd", single, factor, product, total)
+        if minimum:
+            summed = _spread(f, single, line, method.sum_place(group))
+            total = f.intrinsic("fmuladd", single, minimum, summed, total)
+        made.append(total)
+    return made
+
+
+def _floats(f: Function, packed: Packed, method: Method, w: str, place: int, first: int) -> str:
+    """Scales or minima of some lines."""
+    kind, single = Vector(packed.scale, method.lanes), Vector("float32", method.lanes)
+    size = as_dtype(packed.scale).itemsize
+    found = f.load(kind, f.offset(w, "i8", str(place + first * size)), size)
+    return found if kind == single else f.emit(f"fpext {kind.text} {found} to {single.text}")
+
+
+def _spread(f: Function, vector: Vector, line: str, place: int) -> str:
+    """A number of a line in all lanes."""
+    address = f.offset(line, "i8", str(place))
+    return f.splat(f.emit(f"load {vector.element}, ptr {address}, align 4"), vector)
+
+
+def _store(f: Function, method: Method, sums: Sequence[str], first: int) -> None:
+    """Store the sums of those lines that there are."""
+    single, numbers = Vector("float32", method.lanes), Vector("int64", method.lanes)
+    steps = ", ".join(f"i64 {first + i}" for i in range(method.lanes))
+    mask = f.emit(f"icmp slt {numbers.text} <{steps}>, {f.splat('%count', numbers)}")
+    out = f.offset("%out", "float", str(first))
+    for number, total in enumerate(sums):
+        place = f.offset(out, "float", f.emit(f"mul i64 %out_line, {number}"))
+        f.store(single, total, place, 4, mask)
+
+
+# -- the products of a block, for each line of x and group of numbers ------------------------------
+
+
+def _words(f: Function, method: Method, w: str, first: int) -> list[str]:
+    """The codes of a block, four numbers of a line in each lane."""
+    words = Vector("int32", method.lanes)
+    return [
+        f.load(words, f.offset(w, "i8", str(4 * (LINES * z + first))), 4)
+        for z in range(method.packed.words)
+    ]
+
+
+def _bytes(f: Function, method: Method, w: str, first: int) -> list[str]:
+    """The eight words of a block as unsigned bytes; codes of 8 bits as they are."""
+    packed, words = method.packed, Vector("int32", method.lanes)
+    found = _words(f, method, w, first)
+    if packed.bits == 8:
+        return found
+    mask = f.constant(words, FIFTEEN)
+    low = [f.emit(f"and {words.text} {x}, {mask}") for x in found]
+    upper = [f.emit(f"lshr {words.text} {x}, {f.constant(words, WORD)}") for x in found]
+    halves = [*low, *(f.emit(f"and {words.text} {x}, {mask}") for x in upper)]
+    return halves if packed.zero is not None else [_looked_up(f, packed, words, x) for x in halves]
+
+
+def _looked_up(f: Function, packed: Packed, words: Vector, codes: str) -> str:
+    """What codes in bytes stand for, as bytes that are too large by half of the range."""
+    kind = Vector("uint8", 4 * words.lanes)
+    table = ", ".join(f"i8 {v + HALF_RANGE}" for v in packed.values * (kind.lanes // 16))
+    codes = f.emit(f"bitcast {words.text} {codes} to {kind.text}")
+    name = "@llvm.x86.avx512.pshuf.b.512"
+    found = f.call(kind.text, name, (kind.text, f"<{table}>"), (kind.text, codes))
+    return f.emit(f"bitcast {kind.text} {found} to {words.text}")
+
+
+def _halves(method: Method, parts: Sequence[str]) -> list[list[str]]:
+    """The words of each group, or of both halves of the one group."""
+    half = len(parts) // 2
+    return [list(parts[:half]), list(parts[half:])]
+
+
+def _of_words(
+    f: Function, method: Method, w: str, lines: Sequence[str], first: int
+) -> list[list[str]]:
+    """Unsigned bytes times signed ones, four at a time added to a sum."""
+    packed, words = method.packed, Vector("int32", method.lanes)
+    parts = _bytes(f, method, w, first)
+    if packed.bits == 8:
+        signs = f.constant(words, SIGNS)
+        parts = [f.emit(f"xor {words.text} {x}, {signs}") for x in parts]
+    name = f"@llvm.x86.avx512.vpdpbusd.{32 * method.lanes}"
+    kind, made = words.text, []
+    for line in lines:
+        sums = []
+        for half, some in enumerate(_halves(method, parts)):
+            starts = method.offset and half < packed.groups
+            total = f.constant(words, 0)
+            if starts:
+                total = _spread(f, words, line, method.start_place(half))
+            for z, part in enumerate(some):
+                x = _spread(f, words, line, 4 * (4 * half + z))
+                total = f.call(kind, name, (kind, total), (kind, part), (kind, x))
+            sums.append(total)
+        made.append(_as_floats(f, method, sums))
+    return made
+
+
+def _as_floats(f: Function, method: Method, sums: Sequence[str]) -> list[str]:
+    words, single = Vector("int32", method.lanes), Vector("float32", method.lanes)
+    if method.packed.groups == 1:
+        sums = [f.emit(f"add {words.text} {sums[0]}, {sums[1]}")]
+    return [f.emit(f"sitofp {words.text} {x} to {single.text}") for x in sums]
+
+
+def _of_pairs(
+    f: Function, method: Method, w: str, lines: Sequence[str], first: int
+) -> list[list[str]]:
+    """The same in two steps: pairs of products in 16 bits, and pairs of these.
+
+    Pairs of signed bytes are the sizes of the packed numbers times x with their signs.
+    """
+    packed, words = method.packed, Vector("int32", method.lanes)
+    parts = _bytes(f, method, w, first)
+    bytes_, shorts = Vector("int8", 4 * method.lanes), Vector("int16", 2 * method.lanes)
+    parts = [f.emit(f"bitcast {words.text} {x} to {bytes_.text}") for x in parts]
+    is_signed = packed.bits == 8
+    sizes = parts
+    if is_signed:
+        sizes = [_size(f, bytes_, x) for x in parts]
+    made = []
+    for line in lines:
+        sums = []
+        for half, (some, others) in enumerate(
+            zip(_halves(method, parts), _halves(method, sizes), strict=True)
+        ):
+            found = []
+            for z, (part, size) in enumerate(zip(some, others, strict=True)):
+                x = _spread(f, words, line, 4 * (4 * half + z))
+                x = f.emit(f"bitcast {words.text} {x} to {bytes_.text}")
+                if is_signed:
+                    given = (bytes_.text, x), (bytes_.text, part)
+                    x = f.call(bytes_.text, "@llvm.x86.avx2.psign.b", *given)
+                given = (bytes_.text, size), (bytes_.text, x)
+                found.append(f.call(shorts.text, "@llvm.x86.avx2.pmadd.ub.sw", *given))
+            start = ""
+            if method.offset and half < packed.groups:
+                start = _spread(f, words, line, method.start_place(half))
+            sums.append(_added(f, shorts, words, found, is_signed, start))
+        made.append(_as_floats(f, method, sums))
+    return made
+
+
+def _size(f: Function, bytes_: Vector, x: str) -> str:
+    name = f"@llvm.abs.{bytes_.mangled}"
+    return f.call(bytes_.text, name, (bytes_.text, x), ("i1", "false"))
+
+
+def _added(
+    f: Function, shorts: Vector, words: Vector, found: list[str], is_signed: bool, start: str
+) -> str:
+    """The sum of pairs of 16-bit numbers.
+
+    Four of those of codes of 4 bits fit in 16 bits.
+    """
+    if not is_signed:
+        total = found[0]
+        for x in found[1:]:
+            total = f.emit(f"add {shorts.text} {total}, {x}")
+        found = [total]
+    ones = f.constant(shorts, 1)
+    for x in found:
+        given = (shorts.text, x), (shorts.text, ones)
+        x = f.call(words.text, "@llvm.x86.avx2.pmadd.wd", *given)
+        start = f.emit(f"add {words.text} {start}, {x}") if start else x
+    return start
+
+
+def _of_floats(
+    f: Function, method: Method, w: str, lines: Sequence[str], first: int
+) -> list[list[str]]:
+    """Floats times floats, number after number, in two chains."""
+    packed, single = method.packed, Vector("float32", method.lanes)
+    words = _words(f, method, w, first)
+    zero = f.constant(single, 0)
+    sums = [[zero, zero] for _ in lines]
+    for place in range(BLOCK // 2):
+        z, byte = divmod(place, WORD)
+        for half in (0, 1):
+            if packed.bits == 4:
+                number = _few(f, method, words[z], 8 * byte + 4 * half)
+            else:
+                number = _signed(f, method, words[z + 4 * half], byte)
+            for line, total in zip(lines, sums, strict=True):
+                x = _spread(f, single, line, 4 * (place + BLOCK // 2 * half))
+                total[half] = f.intrinsic("fmuladd", single, number, x, total[half])
+    if packed.groups == 1:
+        return [[f.emit(f"fadd {single.text} {low}, {high}")] for low, high in sums]
+    return sums
+
+
+def _few(f: Function, method: Method, words: str, shift: int) -> str:
+    """What codes of 4 bits stand for, as floats."""
+    packed, single = method.packed, Vector("float32", method.lanes)
+    kind = Vector("int32", method.lanes)
+    codes = words
+    if shift:
+        codes = f.emit(f"lshr {kind.text} {words}, {f.constant(kind, shift)}")
+    if method.lanes == 16:
+        table = ", ".join(f"float {v}.0" for v in packed.values)
+        given = (single.text, f"<{table}>"), (kind.text, codes)
+        return f.call(single.text, "@llvm.x86.avx512.permvar.sf.512", *given)
+    codes = f.emit(f"and {kind.text} {codes}, {f.constant(kind, 15)}")
+    assert packed.zero is not None, "a table needs wide registers"
+    if packed.zero:
+        codes = f.emit(f"sub {kind.text} {codes}, {f.constant(kind, packed.zero)}")
+    return f.emit(f"sitofp {kind.text} {codes} to {single.text}")
+
+
+def _signed(f: Function, method: Method, words: str, byte: int) -> str:
+    """One of four signed bytes as floats."""
+    single, kind = Vector("float32", method.lanes), Vector("int32", method.lanes)
+    if byte < WORD - 1:
+        words = f.emit(f"shl {kind.text} {words}, {f.constant(kind, 24 - 8 * byte)}")
+    words = f.emit(f"ashr {kind.text} {words}, {f.constant(kind, 24)}")
+    return f.emit(f"sitofp {kind.text} {words} to {single.text}")
+
+
+PRODUCTS = {"words": _of_words, "pairs": _of_pairs, "floats": _of_floats}
