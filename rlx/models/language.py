@@ -102,8 +102,8 @@ class LanguageModel:
         are text as any other. Raises a `BoundsError` if a prompt and `max_tokens` are more than
         the context.
         """
-        listed, is_one = self._prompts(prompts)
-        requests = [self._request(prompt, **options) for prompt in listed]
+        listed, is_one = self.prompts(prompts)
+        requests = [self.text(prompt, **options) for prompt in listed]
         for _ in run(self._steps, requests):
             pass
         found = [request.completion() for request in requests]
@@ -111,14 +111,21 @@ class LanguageModel:
 
     def stream(self, prompt: str | Sequence[int], **options: Unpack[Options]) -> Iterator[str]:
         """Yield the text after `prompt` as it is written, with `options` of `generate`."""
-        (one,), is_one = self._prompts(prompt)
-        if not is_one:
-            raise wrong("stream: the prompt", prompt, "one prompt", "use generate for several")
-        request = self._request(one, **options)
+        request = self.text(prompt, **options)
         return (piece for _, piece in run(self._steps, [request]) if piece)
 
-    def _prompts(self, given: Any) -> tuple[list[list[int]], bool]:
-        """Prompts as tokens, and whether one was given by itself."""
+    def text(self, prompt: str | Sequence[int], **options: Unpack[Options]) -> Request:
+        """A `prompt` ready to be continued, with the `options` and errors of `generate`."""
+        (one,), is_one = self.prompts(prompt)
+        if not is_one:
+            raise wrong("the prompt", prompt, "one prompt", "use generate for several")
+        return self._request(one, **options)
+
+    def prompts(self, given: Any) -> tuple[list[list[int]], bool]:
+        """Prompts as tokens, and whether the one `given` stood by itself.
+
+        Raises an `ArgumentError` for what is neither a text nor numbers of tokens.
+        """
         items = [given] if isinstance(given, str) else list(members("generate: prompts", given))
         is_one = isinstance(given, str) or all(isinstance(x, int | np.integer) for x in items)
         if is_one:

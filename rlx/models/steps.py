@@ -37,8 +37,8 @@ class Steps:
         x = rnp.zeros((2, 3, model.size))
         tokens, rows = {0: "rows", 1: "tokens"}, {0: "rows"}
         once = {"embedding": table["embedding"]}
-        self._embed = _bound(embed, {"ids": tokens}, once, ids)
-        self._head = _bound(self._after, {"x": rows}, table, x[0])
+        self._embed = bound(embed, {"ids": tokens}, once, ids)
+        self._head = bound(self._after, {"x": rows}, table, x[0])
         kept = {0: "rows", 1: "places"}
         sizes = {"x": tokens, "start": rows, "cache[0]": kept, "cache[1]": kept}
         self._layers: list[Compiled] = []
@@ -46,10 +46,10 @@ class Steps:
         for layer in weights["layers"]:
             kind = pytree.structure(layer), *map(typeof, pytree.leaves(layer))
             if kind in known:
-                self._layers.append(known[kind].with_bound(weights=layer))
+                self._layers.append(known[kind].withbound(weights=layer))
                 continue
             given = x, start, self._empty(2, 4)
-            known[kind] = _bound(self._block, sizes, layer, *given, donate_argnames="cache")
+            known[kind] = bound(self._block, sizes, layer, *given, donate_argnames="cache")
             self._layers.append(known[kind])
 
     def cache(self, rows: int, places: int) -> list[tuple[Any, Any]]:
@@ -105,14 +105,17 @@ class Steps:
         return block(self.model, weights, x, positions, attend), kept
 
 
-def _bound(
+def bound(
     fn: Callable[..., Any],
     dynamic: Mapping[str, Any],
     weights: Mapping[str, Any],
     *given: Any,
     **options: Any,
 ) -> Compiled:
-    """A function compiled for open sizes, with its first argument, `weights`, bound."""
+    """Compile a function for open sizes, with its first argument, `weights`, bound.
+
+    `dynamic` are the open sizes, `given` examples of its other arguments, `options` those of `jit`.
+    """
     jitted = jit(fn, dynamic=dynamic, deterministic="batch", **options)
     compiled = jitted.lower(weights, *given).compile()
     compiled.bind(weights=weights)
