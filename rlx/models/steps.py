@@ -46,7 +46,7 @@ class Steps:
         for layer in weights["layers"]:
             kind = pytree.structure(layer), *map(typeof, pytree.leaves(layer))
             if kind in known:
-                self._layers.append(known[kind].withbound(weights=layer))
+                self._layers.append(known[kind].with_bound(weights=layer))
                 continue
             given = x, start, self._empty(2, 4)
             known[kind] = bound(self._block, sizes, layer, *given, donate_argnames="cache")
