@@ -216,7 +216,7 @@ class ProgramWriter:
                 self._call(f, product_call(step), step, layout)
                 return
         if isinstance(step, Contraction) and not is_native(step):
-            step = as_kernel(step, self.host.batch_invariant)
+            step = as_kernel(step, self.host)
         if isinstance(step, (*LOOPS, Contraction, Chain)):
             self._written(f, step, layout, is_short)
         elif isinstance(step, Copy):

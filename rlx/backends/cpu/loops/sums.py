@@ -17,6 +17,7 @@ from ....lower.lir.expr import Apply, Guard, Load, Reduce, load, substitute, unc
 from ....lower.lir.index import Variable, as_index
 from ....lower.lir.program import Buffer, Scan, Store
 from ..llvm.text import Function, Vector, literal
+from .pairs import IN_PAIRS, add_alone
 from .scalar import IN_TURN, combine, horizontal, register
 from .vectors import (
     best_variable,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 PIECE = 256
 LARGEST_WINDOW = 32  # terms that are written one by one
 PARTIAL_BYTES = 64  # a vector of the widest processors, so that they lose nothing
+PRODUCTS = (IN_TURN, IN_PAIRS)  # sums of matrix products that are loops
 
 
 def reduce_lanes(scope: Scope, expr: Reduce) -> str:
@@ -49,11 +51,13 @@ def _nest(expr: Reduce, loops: list[Variable], scope: Scope, vector: Vector, tot
     f = scope.f
     if not loops:
         return _with_term(scope, expr, vector, total)
-    if _is_window(expr, loops):
+    if expr.combine != IN_PAIRS and _is_window(expr, loops):
         for places in itertools.product(*(range(v.extent) for v in loops)):  # type: ignore
             inner = scope.inner({v: str(i) for v, i in zip(loops, places, strict=True)})
             total = _with_term(inner, expr, vector, total)
         return total
+    if expr.combine == IN_PAIRS:
+        return _pairs(expr, loops[0], scope, vector, total)
     extent = f.number(loops[0].extent)
     is_long = isinstance(loops[0].extent, int) and loops[0].extent > PIECE
     if not (is_long and vector.is_float and expr.combine == "add"):
@@ -80,12 +84,30 @@ def _is_window(expr: Reduce, loops: list[Variable]) -> bool:
 def _with_term(scope: Scope, expr: Reduce, vector: Vector, total: str) -> str:
     """Add a term to the total; products are fused multiply-adds."""
     f, body = scope.f, expr.body
-    how = "add" if expr.combine == IN_TURN else expr.combine
+    how = "add" if expr.combine in PRODUCTS else expr.combine
     is_sum = vector.is_float and how == "add"
     if not (is_sum and isinstance(body, Apply) and body.instruction == "mul"):
         return combine(f, how, vector, total, scope.vector(body))
     x, y = (scope.vector(e) for e in body.args)
+    if expr.combine == IN_PAIRS:
+        return add_alone(f, vector, x, y, total)
     return f.intrinsic("fmuladd", vector, x, y, total)
+
+
+def _pairs(expr: Reduce, along: Variable, scope: Scope, vector: Vector, total: str) -> str:
+    """Add terms in pairs, of each the second first, and one that is left."""
+    f = scope.f
+    extent = f.number(along.extent)
+    whole = f.emit(f"and i64 {extent}, -2")
+    with f.loop("0", whole, "2", carried=[(vector.text, total)]) as loop:
+        (total,) = loop.values
+        for place in (f.emit(f"add i64 {loop.index}, 1"), loop.index):
+            total = _with_term(scope.inner({along: place}), expr, vector, total)
+        loop.next = [total]
+    with f.loop(whole, extent, carried=[(vector.text, loop.values[0])]) as last:
+        inner = scope.inner({along: last.index})
+        last.next = [_with_term(inner, expr, vector, last.values[0])]
+    return last.values[0]
 
 
 def _rounds(
@@ -107,7 +129,7 @@ def _rounds(
 
 def reduce_along(scope: Scope, expr: Reduce) -> str:
     """Reduce across lanes, which go along a reduced variable."""
-    if expr.combine == IN_TURN:
+    if expr.combine in PRODUCTS:
         single = scope.inner(lanes=1, along=None, mask=None)
         single.values = {e: r for e, r in single.values.items() if not r[1]}
         return reduce_lanes(single, expr)
@@ -289,7 +311,7 @@ def reduced_by_rows(
 
 
 def _is_of_far_rows(scope: Scope, along: Variable, expr: Reduce) -> bool:
-    is_in_order = is_batch_invariant(scope, expr) or expr.combine == IN_TURN
+    is_in_order = is_batch_invariant(scope, expr) or expr.combine in PRODUCTS
     if expr.dtype.kind not in "fiu" or is_in_order:
         return False
     down, loads = expr.loops[-1], [(e.index, e.dtype.itemsize) for e in expr.body.loads]

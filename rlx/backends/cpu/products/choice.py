@@ -12,8 +12,10 @@ import math
 from collections.abc import Iterator
 
 from ....ir.record import record, replace
+from ....ir.types import as_dtype
 from ..llvm.host import Host
 from ..llvm.text import Vector
+from ..loops.pairs import adds_pairs
 from .problem import (
     BYTES,
     NARROW,
@@ -82,8 +84,15 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
     The number of parts changes the order of the tiles only, and no sum. If the host is
     `batch_invariant`, nothing does: then each sum is one chain of multiply-adds from the first of
     its terms to the last, whatever the tile, what is packed, and how k is cut; only integers may go
-    another way.
+    another way. Where the processor adds products of bfloat16 in pairs, the terms of each pair are
+    exchanged, so that its instruction and others give the same bits (`loops/pairs.py`).
     """
+    chosen = _fastest(problem, host, parts)
+    return replace(chosen, in_pairs=_in_pairs(problem, host))
+
+
+def _fastest(problem: Problem, host: Host, parts: int) -> Blocking:
+    """The blocking with any order of sums, or with one that the host has for all."""
     swapped = _is_better_swapped(problem)
     if swapped:
         problem = problem.transposed
@@ -112,7 +121,7 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
     if pieces > 1 and reads_windows and problem.a.windows:
         depth = problem.a.windows.piece_near(depth)
     elif pieces > 1:
-        whole = math.lcm(64 // size if pack_a else 1, problem.k_step)
+        whole = math.lcm(64 // size if pack_a else 2, problem.k_step)
         depth = -(-depth // whole) * whole
     blocking = Blocking(
         problem, tile, pack_a, pack_b, depth, tile.row_panels, tile.column_panels, swapped=swapped,
@@ -176,8 +185,14 @@ def _fits_tiles(problem: Problem, host: Host) -> bool:
     """Whether tile registers or grouped vector instructions can multiply these dtypes."""
     has_dtype = problem.dtype in (("bfloat16", *BYTES) if host.has_tiles else host.grouped)
     is_large = min(problem.m, problem.n) >= 2 * TILE_ROWS and problem.k >= TILE_BYTES // 2
-    has_dtype = has_dtype and (not host.batch_invariant or _is_exact(problem))
+    has_order = _is_exact(problem) or adds_pairs(host) or not host.batch_invariant
+    has_dtype = has_dtype and has_order
     return has_dtype and is_large and not problem.is_computed
+
+
+def _in_pairs(problem: Problem, host: Host) -> bool:
+    """Whether sums have the order of `loops/pairs.py`."""
+    return problem.dtype == "bfloat16" and adds_pairs(host)
 
 
 def _is_exact(problem: Problem) -> bool:
@@ -225,7 +240,11 @@ def _dots(problem: Problem, host: Host, swapped: bool) -> Blocking:
 def _columns(problem: Problem, host: Host, swapped: bool) -> Blocking:
     """Like `_dots`, with each sum in order from its first term to the last."""
     lanes = min(host.lanes(problem.itemsize), floor_power(problem.n))
-    tile = Tile(problem.m, problem.n, problem.m, lanes, 1)
+    # A pair takes longer to add than a number, and other sums do not wait for it. The first cache
+    # holds a line of each column, which is read in pieces.
+    lines = 2 * lanes * _spread(problem.b.column * as_dtype(problem.dtype).itemsize)
+    is_double = _in_pairs(problem, host) and problem.n >= 2 * lanes and lines <= host.l1
+    tile = Tile(problem.m, problem.n, problem.m, lanes, 1 + is_double)
     panels = tile.row_panels, tile.column_panels
     return Blocking(
         problem, tile, False, False, problem.k, *panels, swapped=swapped, goes_on=True,

@@ -33,6 +33,7 @@ from ..loops.kernels import (
     open_scope,
     part_range,
 )
+from ..loops.pairs import IN_PAIRS, adds_pairs
 from ..loops.scalar import IN_TURN
 from ..loops.scope import NO_NAMES, Scope, memory_element
 from ..runtime.polls import LONG, is_due, leave_if_stopped
@@ -72,9 +73,12 @@ def is_native(step: Contraction) -> bool:
     return step.is_static and contracts_natively(step)
 
 
-def as_kernel(step: Contraction, batch_invariant: bool) -> Kernel:
-    """The contraction as a loop nest; if `batch_invariant` in the kernel's order."""
-    how = IN_TURN if batch_invariant and step.dtype.kind == "f" else "add"
+def as_kernel(step: Contraction, host: Host) -> Kernel:
+    """The contraction as a loop nest; if the host is `batch_invariant` in the kernel's order."""
+    how = IN_TURN if host.batch_invariant and step.dtype.kind == "f" else "add"
+    given = {NAMES[step.lhs.dtype], NAMES[step.rhs.dtype]}
+    if given == {"bfloat16"} and NAMES[step.dtype] == "float32" and adds_pairs(host):
+        how = IN_PAIRS
 
     def converted(e: Expr) -> Expr:
         return expr.apply("convert", step.dtype, e)
@@ -419,7 +423,7 @@ class ChainPlan:
                 cost += product_cost(step, host)
             else:
                 is_product = isinstance(step, Contraction)
-                loops = as_kernel(step, host.batch_invariant) if is_product else step
+                loops = as_kernel(step, host) if is_product else step
                 steps.append((loops, None))
                 cost += loops_cost(loops)
         return cls(chain.worker, chain.loops, tuple(steps), cost * _count(chain.loops))

@@ -16,7 +16,8 @@ from ..llvm.text import Function, Module, Vector
 from ..loops.scope import Scope
 from ..runtime.polls import goes_on
 from .choice import GemmPlan
-from .kernel import emit_columns, emit_dots, emit_finish, emit_kernel
+from .few_rows import emit_columns, emit_dots
+from .kernel import emit_finish, emit_kernel
 from .pack import emit_pack_a, emit_pack_b, panel_start
 from .problem import Blocking, Epilogue, floor_power, memory_type, place_of
 from .registers import emit_group_kernel, emit_tile_kernel, emit_tile_pack, tile_registers

@@ -1,21 +1,17 @@
-"""Microkernels of a product: they compute and store a register tile.
+"""The microkernel of a product: it computes and stores a register tile.
 
-Beside the tile of rows by vectors of columns there are two for few rows and columns that are
-contiguous along k. Both read B once, from end to end, which is all that the speed of memory allows.
-In long dot products (`emit_dots`) every register sums along k, in an order of its own. In
-`emit_columns` a block of B is transposed in registers, so that each sum is the same chain of
-multiply-adds as in any other tile.
+The tile of rows by vectors of columns; those for few rows are in `few_rows.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
 from ....ir.record import replace
 from ....ir.types import as_dtype
 from ..llvm.text import Function, Module, Vector
-from ..loops.scalar import convert, horizontal, narrow, register, rounded
-from ..loops.vectors import transpose
+from ..loops.pairs import add_pairs, beside_nothing, pair_order
+from ..loops.scalar import convert, narrow, register, rounded
 from .problem import (
     BYTES,
     HALVES,
@@ -25,7 +21,6 @@ from .problem import (
     Epilogue,
     Problem,
     Tile,
-    floor_power,
     memory_type,
     place_of,
 )
@@ -34,7 +29,6 @@ TILE_PARAMETERS = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%st
 TILE_PARAMETERS += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth"), ("ptr", "%ahead")]
 FETCHED = 2048  # bytes of B that are fetched ahead of their use
 UNROLLED = 16  # multiply-adds in a loop body, below which the loop itself would show
-AddStep = Callable[[str, list[str], int], list[str]]  # of a place, sums and lanes to be skipped
 
 
 def load(f: Function, dtype: str, lanes: int, pointer: str, index: int | str = 0) -> str:
@@ -165,6 +159,7 @@ def _short_sum(
 ) -> list[str]:
     """Emit the sum over a static depth."""
     steps = max(1, UNROLLED // len(sums))
+    steps += steps % 2 if blocking.in_pairs else 0
     if k * len(sums) <= 4 * UNROLLED:
         steps = max(k, 1)
     whole = k // steps * steps
@@ -174,7 +169,7 @@ def _short_sum(
             count = len(pointers)
             a, b, *ahead = loop.values[:count]
             sums = loop.values[count:]
-            for step in range(steps):
+            for step in depth_order(blocking, steps):
                 sums = _step(f, blocking, vector, a, b, step, sums)
             after = [*_advance(f, blocking, a, b, steps)]
             after += [fetch_ahead(f, blocking, place, steps) for place in ahead]
@@ -184,37 +179,65 @@ def _short_sum(
         left = k - whole
     else:
         left = k
-    for step in range(left):
+    for step in depth_order(blocking, left):
         sums = _step(f, blocking, vector, pointers[0], pointers[1], step, sums)
     return list(sums)
+
+
+def depth_order(blocking: Blocking, count: int) -> Iterable[int]:
+    """The steps from an even place of the depth on."""
+    return pair_order(count) if blocking.in_pairs else range(count)
 
 
 def _long_sum(
     f: Function, blocking: Blocking, vector: Vector, sums: Sequence[str], aligned: str
 ) -> list[str]:
-    """The loop over the depth of packed panels, one column of A at a time."""
-    a_type = memory_type(_seen_types(blocking)[0])
-    chunk = blocking.a_chunk
-    pointers = ("%b", "%ahead") if blocking.fetches else ("%b",)
-    carried = [*(("ptr", x) for x in pointers), *((vector.text, x) for x in sums)]
-    with f.loop("0", "%depth", "1", carried) as loop:
-        b, *ahead = loop.values[: len(pointers)]
-        sums = loop.values[len(pointers) :]
-        place = f.emit(f"mul i64 {loop.index}, {blocking.a_column}")
-        if chunk > 1:
-            within = f.emit(f"and i64 {loop.index}, {chunk - 1}")
-            before = f.emit(f"lshr i64 {loop.index}, {chunk.bit_length() - 1}")
-            place = f.emit(f"mul i64 {before}, {blocking.a_column}")
-            place = f.emit(f"add i64 {place}, {within}")
-        if blocking.pack_b or blocking.kind == "streamed":
-            next_piece = blocking.depth * blocking.b_row
-            near = FETCHED // blocking.problem.itemsize if blocking.pack_b else next_piece
-            _fetch(f, vector, [f.offset(b, vector.element, str(near))], blocking.b_offsets, False)
-        sums = _step(f, blocking, vector, f.offset("%a", a_type, place), b, 0, sums)
-        after = [fetch_ahead(f, blocking, place) for place in ahead]
-        loop.next = [_advance(f, blocking, "%a", b, 1)[1], *after, *sums]
-    f.lines[-2] += f", !llvm.loop {aligned}"
-    return loop.values[len(pointers) :]
+    """The loop over the depth of packed panels, one column of A, or a pair of them, at a time."""
+    names = ("%b", "%ahead") if blocking.fetches else ("%b",)
+    pointers: Sequence[str] = names
+    spans = [("0", "%depth", 1)]
+    if blocking.in_pairs:
+        whole = f.emit("and i64 %depth, -2")
+        spans = [("0", whole, 2), (whole, "%depth", 1)][: 1 + blocking.problem.k % 2]
+    for start, stop, steps in spans:
+        carried = [*(("ptr", x) for x in pointers), *((vector.text, x) for x in sums)]
+        with f.loop(start, stop, str(steps), carried) as loop:
+            b, *ahead = loop.values[: len(names)]
+            sums = loop.values[len(names) :]
+            for step in depth_order(blocking, steps):
+                sums = _long_step(f, blocking, vector, (loop.index, b), step, sums)
+            after = [fetch_ahead(f, blocking, place, steps) for place in ahead]
+            loop.next = [_advance(f, blocking, "%a", b, steps)[1], *after, *sums]
+        f.lines[-2] += f", !llvm.loop {aligned}"
+        pointers, sums = loop.values[: len(names)], loop.values[len(names) :]
+    return list(sums)
+
+
+def _long_step(
+    f: Function,
+    blocking: Blocking,
+    vector: Vector,
+    at: tuple[str, str],
+    step: int,
+    sums: Sequence[str],
+) -> list[str]:
+    """One column of A, `step` after a place of the depth, times one row of B."""
+    a_type, b_type = map(memory_type, _seen_types(blocking))
+    chunk, (place, b) = blocking.a_chunk, at
+    place = f.emit(f"add i64 {place}, {step}") if step else place
+    b = f.offset(b, b_type, str(step * blocking.b_row))
+    if chunk > 1:
+        within = f.emit(f"and i64 {place}, {chunk - 1}")
+        before = f.emit(f"lshr i64 {place}, {chunk.bit_length() - 1}")
+        place = f.emit(f"mul i64 {before}, {blocking.a_column}")
+        place = f.emit(f"add i64 {place}, {within}")
+    else:
+        place = f.emit(f"mul i64 {place}, {blocking.a_column}")
+    if blocking.pack_b or blocking.kind == "streamed":
+        next_piece = blocking.depth * blocking.b_row
+        near = FETCHED // blocking.problem.itemsize if blocking.pack_b else next_piece
+        _fetch(f, vector, [f.offset(b, vector.element, str(near))], blocking.b_offsets, False)
+    return _step(f, blocking, vector, f.offset("%a", a_type, place), b, 0, sums)
 
 
 def _advance(f: Function, blocking: Blocking, a: str, b: str, steps: int) -> tuple[str, str]:
@@ -255,13 +278,27 @@ def _step(
     a_type, b_type = _seen_types(blocking)
     start = step * blocking.b_row
     row = [load(f, b_type, vector.lanes, b, start + offset) for offset in blocking.b_offsets]
+    row = multiplied(f, blocking, vector, row)
     made = []
     for r in range(blocking.tile.rows):
         x = load(f, a_type, 1, a, step * blocking.a_column + r * blocking.a_row)
         x = f.splat(x, vector)
         for v, y in enumerate(row):
-            made.append(multiply_add(f, vector, x, y, sums[r * len(row) + v]))
+            made.append(add_product(f, blocking, vector, x, y, sums[r * len(row) + v]))
     return made
+
+
+def multiplied(
+    f: Function, blocking: Blocking, vector: Vector, row: Sequence[str]
+) -> Sequence[str]:
+    """Vectors of B as the multiplication takes them."""
+    return [beside_nothing(f, vector, y) for y in row] if blocking.in_pairs else row
+
+
+def add_product(f: Function, blocking: Blocking, vector: Vector, x: str, y: str, total: str) -> str:
+    """The sums after one more product, of what `multiplied` gave in `y`."""
+    add = add_pairs if blocking.in_pairs else multiply_add
+    return add(f, vector, x, y, total)
 
 
 def _row_pointers(f: Function, element: str, start: str, stride: str, rows: int) -> list[str]:
@@ -353,106 +390,3 @@ def finish_vector(
     lines = problem.c_lines or (Digit(1, 1, problem.c_row),)
     target = f.emit(f"add i64 {place_of(f, lines, i)}, {j}")
     store(f, problem.out_dtype, lanes, x, "%c", target)
-
-
-def emit_dots(module: Module, name: str, blocking: Blocking) -> None:
-    """Emit the tile of all rows and a few columns, in the place of `emit_kernel`'s."""
-    problem, tile = blocking.problem, blocking.tile
-    f = module.function(name, TILE_PARAMETERS, linkage="internal")
-    vector = Vector(problem.accumulator, blocking.dot_lanes)
-
-    def step(p: str, sums: list[str], skipped: int) -> list[str]:
-        return _dot_step(f, blocking, vector, p, sums, skipped)
-
-    sums = _in_steps(f, problem.k, vector.lanes, vector, tile.rows * tile.lanes, step)
-    for r in range(tile.rows):
-        row = sums[r * tile.lanes : (r + 1) * tile.lanes]
-        out = f.offset("%out", vector.element, f.emit(f"mul i64 %out_row, {r}"))
-        for j, total in enumerate(row):
-            store(f, vector.dtype, 1, horizontal(f, "add", vector, total), out, j)
-    f.do("ret void")
-
-
-def _in_steps(
-    f: Function, k: int, step: int, vector: Vector, count: int, add: AddStep
-) -> list[str]:
-    """So many sums over the depth; the last step begins within the one before it."""
-    whole = k // step * step
-    zeros = [(vector.text, f.constant(vector, 0))] * count
-    with f.loop("0", str(whole), str(step), zeros) as loop:
-        loop.next = add(loop.index, loop.values, 0)
-    return add(str(k - step), loop.values, step - (k - whole)) if whole < k else loop.values
-
-
-def _dot_step(
-    f: Function, blocking: Blocking, vector: Vector, p: str, sums: list[str], skipped: int
-) -> list[str]:
-    """Add one vector of every product; the first `skipped` lanes were added before."""
-    problem, tile = blocking.problem, blocking.tile
-    a_type = problem.accumulator if blocking.pack_a else problem.dtype
-    a = f.offset("%a", Vector(a_type).element, p)
-    b = f.offset("%b", Vector(problem.dtype).element, p)
-    columns = [
-        _masked(f, vector, load(f, problem.dtype, vector.lanes, b, j * problem.b.column), skipped)
-        for j in range(tile.lanes)
-    ]
-    made = []
-    for r in range(tile.rows):
-        x = load(f, a_type, vector.lanes, a, r * blocking.a_row)
-        x = _masked(f, vector, x, skipped)
-        for j, y in enumerate(columns):
-            made.append(multiply_add(f, vector, x, y, sums[r * tile.lanes + j]))
-    return made
-
-
-def _masked(f: Function, vector: Vector, x: str, skipped: int) -> str:
-    """Zero the first lanes; both factors are, as zero times infinity is not zero."""
-    if not skipped:
-        return x
-    lanes = ", ".join(f"i1 {'false' if i < skipped else 'true'}" for i in range(vector.lanes))
-    return f.select(vector, f"<{lanes}>", x, f.constant(vector, 0))
-
-
-def emit_columns(module: Module, name: str, blocking: Blocking) -> None:
-    """Emit the tile of all rows and a vector of columns, as `emit_kernel` does."""
-    problem, tile = blocking.problem, blocking.tile
-    f = module.function(name, TILE_PARAMETERS, linkage="internal")
-    vector = Vector(problem.accumulator, tile.lanes)
-    step = min(floor_power(problem.k), tile.lanes)
-
-    def add(p: str, sums: list[str], skipped: int) -> list[str]:
-        return _block(f, blocking, step, p, sums, skipped)
-
-    sums = _in_steps(f, problem.k, step, vector, tile.rows, add)
-    for r, total in enumerate(sums):
-        out = f.offset("%out", vector.element, f.emit(f"mul i64 %out_row, {r}"))
-        store(f, vector.dtype, vector.lanes, total, out)
-    f.do("ret void")
-
-
-def _block(
-    f: Function, blocking: Blocking, step: int, p: str, sums: list[str], skipped: int
-) -> list[str]:
-    """Add `step` products to each sum but the first ones, which were added before."""
-    problem, tile = blocking.problem, blocking.tile
-    vector = Vector(problem.accumulator, tile.lanes)
-    b = f.offset("%b", Vector(problem.dtype).element, p)
-    place = f.emit(f"mul i64 {p}, {problem.a.column}")
-    a = f.offset("%a", Vector(problem.dtype).element, place)
-    some = min(step, 16 // problem.itemsize)
-    made = list(sums)
-    for q in range(skipped, step):
-        if q % some == 0 or q == skipped:
-            rows = _rows(f, blocking, b, q // some * some, some)
-        for r in range(tile.rows):
-            x = load(f, problem.dtype, 1, a, q * problem.a.column + r * problem.a.row)
-            made[r] = multiply_add(f, vector, f.splat(x, vector), rows[q % some], made[r])
-    return made
-
-
-def _rows(f: Function, blocking: Blocking, b: str, first: int, count: int) -> list[str]:
-    """Some rows of B, turned out of as many numbers of each column: 16 bytes are the fastest."""
-    problem, lanes = blocking.problem, blocking.tile.lanes
-    places = [first + j * problem.b.column for j in range(lanes)]
-    lines = [load(f, problem.dtype, count, b, place) for place in places]
-    return transpose(f, Vector(problem.accumulator, count), lines)

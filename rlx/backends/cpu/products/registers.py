@@ -2,8 +2,8 @@
 
 A tile register holds 16 rows of 64 bytes. Packed A has them one after the other along the depth,
 two panels of 16 rows side by side; packed B likewise, but with the numbers of as many rows as make
-up four bytes interleaved, as the multiplication wants them. What a panel has beyond k is zero. The
-processor takes subnormal bfloat16 numbers, those below 1e-38, for zeros.
+up four bytes interleaved, as the multiplication wants them. What a panel has beyond k adds nothing.
+The processor takes subnormal bfloat16 numbers, those below 1e-38, for zeros.
 
 Without tile registers, one instruction (of AVX512-BF16 and AVX512-VNNI) multiplies groups of as
 many numbers as make up four bytes and adds them to a sum; panels lie as tile registers want them.
@@ -18,6 +18,7 @@ from contextlib import contextmanager
 
 from ....ir.types import as_dtype
 from ..llvm.text import Function, Module, Vector
+from ..loops.pairs import MINUS_ZERO
 from ..loops.vectors import transpose
 from .kernel import TILE_PARAMETERS, fetch_ahead, store
 from .pack import PARAMETERS, panel_start
@@ -177,10 +178,13 @@ class _Packer:
         """Copy one number at a time, for any strides and the last tile of k, zero-padded."""
         f, kind, group = self.f, memory_type(self.dtype), self.group
         if count < self.deep:
-            zeros = Vector("int8", TILE_BYTES).text
+            words = Vector("int32", TILE_ROWS)
+            # of bfloat16 minus zero in B: minus zero is what adds nothing to any sum
+            is_minus = self.dtype == "bfloat16" and not self.is_a
+            nothing = f.constant(words, MINUS_ZEROS if is_minus else 0)
             for row in range(TILE_ROWS):
                 place = f.offset(target, "i8", str(row * TILE_BYTES))
-                f.do(f"store {zeros} zeroinitializer, ptr {place}, align 64")
+                f.do(f"store {words.text} {nothing}, ptr {place}, align 64")
         with f.loop("0", str(TILE_ROWS)) as lines, f.loop("0", str(count)) as depths:
             line, p = lines.index, depths.index
             begin = f.emit(f"mul i64 {line}, {self.line}")
@@ -206,6 +210,7 @@ class _Packer:
 ROWS = 11  # of A at a time: with two vectors of sums each they leave room for the rest
 UNROLLED = 4
 WORDS = Vector("int32", TILE_ROWS)
+MINUS_ZEROS = (MINUS_ZERO << 16 | MINUS_ZERO) - (1 << 32)
 HALF_RANGE = 0x80808080 - (1 << 32)  # 128 in each byte
 
 

@@ -1,0 +1,190 @@
+"""Microkernels for few rows of A and columns of B that are contiguous along k.
+
+Both read B once, from end to end, which is all that the speed of memory allows. In long dot
+products (`emit_dots`) every register sums along k, in an order of its own. In `emit_columns` blocks
+of B are transposed in registers, so that each sum is the same chain of multiply-adds as in any
+other tile; words of a pair of bfloat16 are transposed as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.record import record
+from ..llvm.text import Function, Module, Vector
+from ..loops.pairs import add_pairs, pair_of
+from ..loops.scalar import horizontal
+from ..loops.vectors import transpose
+from .kernel import TILE_PARAMETERS, add_product, load, multiplied, multiply_add, store
+from .problem import Blocking, floor_power
+
+AddStep = Callable[[str, list[str], int], list[str]]  # of a place, sums and lanes to be skipped
+
+
+def emit_dots(module: Module, name: str, blocking: Blocking) -> None:
+    """Emit the tile of all rows and a few columns, in the place of `emit_kernel`'s."""
+    problem, tile = blocking.problem, blocking.tile
+    f = module.function(name, TILE_PARAMETERS, linkage="internal")
+    vector = Vector(problem.accumulator, blocking.dot_lanes)
+
+    def step(p: str, sums: list[str], skipped: int) -> list[str]:
+        return _dot_step(f, blocking, vector, p, sums, skipped)
+
+    sums = _in_steps(f, problem.k, vector.lanes, vector, tile.rows * tile.lanes, step)
+    for r in range(tile.rows):
+        row = sums[r * tile.lanes : (r + 1) * tile.lanes]
+        out = f.offset("%out", vector.element, f.emit(f"mul i64 %out_row, {r}"))
+        for j, total in enumerate(row):
+            store(f, vector.dtype, 1, horizontal(f, "add", vector, total), out, j)
+    f.do("ret void")
+
+
+def _in_steps(
+    f: Function, k: int, step: int, vector: Vector, count: int, add: AddStep
+) -> list[str]:
+    """So many sums over the depth; the last step begins within the one before it."""
+    whole = k // step * step
+    zeros = [(vector.text, f.constant(vector, 0))] * count
+    with f.loop("0", str(whole), str(step), zeros) as loop:
+        loop.next = add(loop.index, loop.values, 0)
+    return add(str(k - step), loop.values, step - (k - whole)) if whole < k else loop.values
+
+
+def _dot_step(
+    f: Function, blocking: Blocking, vector: Vector, p: str, sums: list[str], skipped: int
+) -> list[str]:
+    """Add one vector of every product; the first `skipped` lanes were added before."""
+    problem, tile = blocking.problem, blocking.tile
+    a_type = problem.accumulator if blocking.pack_a else problem.dtype
+    a = f.offset("%a", Vector(a_type).element, p)
+    b = f.offset("%b", Vector(problem.dtype).element, p)
+    columns = [
+        _masked(f, vector, load(f, problem.dtype, vector.lanes, b, j * problem.b.column), skipped)
+        for j in range(tile.lanes)
+    ]
+    made = []
+    for r in range(tile.rows):
+        x = load(f, a_type, vector.lanes, a, r * blocking.a_row)
+        x = _masked(f, vector, x, skipped)
+        for j, y in enumerate(columns):
+            made.append(multiply_add(f, vector, x, y, sums[r * tile.lanes + j]))
+    return made
+
+
+def _masked(f: Function, vector: Vector, x: str, skipped: int) -> str:
+    """Zero the first lanes; both factors are, as zero times infinity is not zero."""
+    if not skipped:
+        return x
+    lanes = ", ".join(f"i1 {'false' if i < skipped else 'true'}" for i in range(vector.lanes))
+    return f.select(vector, f"<{lanes}>", x, f.constant(vector, 0))
+
+
+def emit_columns(module: Module, name: str, blocking: Blocking) -> None:
+    """Emit the tile of all rows and some vectors of columns, as `emit_kernel` does.
+
+    With several vectors, the sums of one do not wait for those of the others.
+    """
+    problem, tile = blocking.problem, blocking.tile
+    f = module.function(name, TILE_PARAMETERS, linkage="internal")
+    vector = Vector(problem.accumulator, tile.lanes)
+    numbers = 2 if blocking.in_pairs else 1  # of k in a word
+    words = problem.k // numbers
+    step = min(floor_power(words), tile.lanes)
+
+    def add(p: str, sums: list[str], skipped: int) -> list[str]:
+        made = []
+        for v, offset in enumerate(tile.offsets):
+            own = sums[v * tile.rows : (v + 1) * tile.rows]
+            made += _Block(f, blocking, vector, numbers, offset).add(p, own, step, skipped)
+        return made
+
+    sums = _in_steps(f, words, step, vector, tile.rows * tile.vectors, add)
+    if words * numbers < problem.k:
+        last = [_Block(f, blocking, vector, 1, offset) for offset in tile.offsets]
+        parts = [sums[i : i + tile.rows] for i in range(0, len(sums), tile.rows)]
+        sums = [x for b, own in zip(last, parts, strict=True) for x in b.add_last(own)]
+    for i, total in enumerate(sums):
+        v, r = divmod(i, tile.rows)
+        out = f.offset("%out", vector.element, f.emit(f"mul i64 %out_row, {r}"))
+        store(f, vector.dtype, vector.lanes, total, out, tile.offsets[v])
+    f.do("ret void")
+
+
+@record
+class _Block:
+    """A vector of columns of B, transposed as it is read, in words of so many numbers of k."""
+
+    f: Function
+    blocking: Blocking
+    vector: Vector
+    numbers: int
+    offset: int  # of the first column
+
+    def add(self, p: str, sums: list[str], step: int, skipped: int) -> list[str]:
+        """Add `step` words from `p` on but the first ones, which were added before."""
+        f, problem, numbers = self.f, self.blocking.problem, self.numbers
+        some = min(step, 16 // problem.itemsize)
+        start = f.emit(f"mul i64 {p}, {numbers}")
+        place = f.emit(f"mul i64 {start}, {problem.a.column}")
+        a = f.offset("%a", Vector(problem.dtype).element, place)
+        b = f.offset("%b", Vector(problem.dtype).element, start)
+        made, rows = list(sums), [""]
+        for q in range(skipped, step):
+            if q % some == 0 or q == skipped:
+                rows = self.rows(b, q // some * some, some)
+            for r in range(self.blocking.tile.rows):
+                x = f.splat(self.word(a, q, r), self.vector)
+                made[r] = self.multiplied(x, rows[q % some], made[r])
+        return made
+
+    def add_last(self, sums: list[str]) -> list[str]:
+        """Add the last number of k, which has no neighbor."""
+        f, problem, last = self.f, self.blocking.problem, self.blocking.problem.k - 1
+        row = f.constant(self.vector, 0)
+        for j in range(self.vector.lanes):
+            y = load(f, problem.dtype, 1, "%b", last + (self.offset + j) * problem.b.column)
+            kind = self.vector.text
+            if self.vector.lanes > 1:
+                y = f.emit(f"insertelement {kind} {row}, {self.vector.element} {y}, i32 {j}")
+            row = y
+        (row,) = multiplied(f, self.blocking, self.vector, [row])
+        made = []
+        for r, total in enumerate(sums):
+            place = last * problem.a.column + r * problem.a.row
+            x = f.splat(load(f, problem.dtype, 1, "%a", place), self.vector)
+            made.append(add_product(f, self.blocking, self.vector, x, row, total))
+        return made
+
+    def multiplied(self, x: str, y: str, total: str) -> str:
+        add = add_pairs if self.numbers > 1 else multiply_add
+        return add(self.f, self.vector, x, y, total)
+
+    def rows(self, b: str, first: int, count: int) -> list[str]:
+        """Some rows of B, turned out of as many words of each column: 16 bytes are the fastest."""
+        problem, lanes = self.blocking.problem, self.vector.lanes
+        lines = []
+        for j in range(lanes):
+            place = first * self.numbers + (self.offset + j) * problem.b.column
+            if self.numbers == 1:
+                lines.append(load(self.f, problem.dtype, count, b, place))
+            else:
+                lines.append(_words(self.f, problem.dtype, count, b, place))
+        return transpose(self.f, Vector(problem.accumulator, count), lines)
+
+    def word(self, a: str, q: int, r: int) -> str:
+        """A word of a row of A; its numbers may lie apart."""
+        f, problem = self.f, self.blocking.problem
+        step, place = problem.a.column, q * self.numbers * problem.a.column + r * problem.a.row
+        if self.numbers == 1:
+            return load(f, problem.dtype, 1, a, place)
+        if step == 1:
+            return _words(f, problem.dtype, 1, a, place)
+        first, second = (load(f, problem.dtype, 1, a, place + i * step) for i in range(2))
+        return pair_of(f, Vector(problem.accumulator), first, second)
+
+
+def _words(f: Function, dtype: str, count: int, pointer: str, index: int) -> str:
+    """Words of two numbers of `dtype` each, from the place of a number on."""
+    words = Vector("float32", count)
+    place = f.offset(pointer, Vector(dtype).element, str(index))
+    return f.emit(f"load {words.text}, ptr {place}, align 2")
