@@ -1,4 +1,4 @@
-"""Sums of products of bfloat16 in the order in which the processor adds pairs of them.
+"""Sums of products of bfloat16 in the order of the processor, which adds pairs.
 
 `vdpbf16ps` (AVX512-BF16) adds to each sum the second product of a pair, then the first, each as a
 fused multiply-add in float32 that takes subnormal numbers, those below 1.2e-38, for zeros, in its
