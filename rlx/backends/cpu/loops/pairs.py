@@ -37,7 +37,7 @@ def pair_order(count: int) -> Iterator[int]:
 
 
 def beside_nothing(f: Function, vector: Vector, x: str) -> str:
-    """Numbers of bfloat16 in registers of float32, each with minus zero as its neighbor."""
+    """Numbers of bfloat16 in registers of float32, each with minus zero beside it."""
     bits = Vector("int32", vector.lanes)
     whole = f.emit(f"bitcast {vector.text} {x} to {bits.text}")
     made = f.emit(f"or {bits.text} {whole}, {f.constant(bits, MINUS_ZERO)}")
