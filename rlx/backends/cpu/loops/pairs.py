@@ -54,7 +54,7 @@ def pair_of(f: Function, vector: Vector, first: str, second: str) -> str:
 
 
 def add_pairs(f: Function, vector: Vector, x: str, y: str, total: str) -> str:
-    """Add the products of the pairs in words of `x` and `y`, which are registers of float32."""
+    """Add the products of pairs, which are the words of registers of float32."""
     if vector.lanes < LEAST:
         wide = Vector(vector.dtype, LEAST)
         x, y, total = (_widened(f, vector, z) for z in (x, y, total))
