@@ -74,7 +74,7 @@ def is_native(step: Contraction) -> bool:
 
 
 def as_kernel(step: Contraction, host: Host) -> Kernel:
-    """The contraction as a loop nest; if the host is `batch_invariant` in the kernel's order."""
+    """The contraction as loops, in the kernel's order if the host is invariant."""
     how = IN_TURN if host.batch_invariant and step.dtype.kind == "f" else "add"
     given = {NAMES[step.lhs.dtype], NAMES[step.rhs.dtype]}
     if given == {"bfloat16"} and NAMES[step.dtype] == "float32" and adds_pairs(host):
