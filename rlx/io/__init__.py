@@ -15,11 +15,13 @@ from .files import (
     to_bytes as to_bytes,
 )
 from .filling import LoadReport as LoadReport
+from .template import ChatTemplate as ChatTemplate
 from .tokenizer import Tokenizer as Tokenizer
 from .torch_files import load_torch as load_torch
 
 __all__ = [
     "ArrayFile",
+    "ChatTemplate",
     "Checkpoints",
     "LoadReport",
     "Tokenizer",

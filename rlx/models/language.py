@@ -8,13 +8,14 @@ from typing import Any, TypedDict
 import numpy as np
 from typing_extensions import Unpack
 
+from ..io.template import ChatTemplate
 from ..io.tokenizer import Tokenizer
 from ..ir.errors import ArgumentError, BoundsError
 from ..ir.lazy import lazy
 from ..trace.arguments import choice, count_of, members, names_of, wrong
 from ..trace.array import Array
 from ..trace.axes import integer
-from .generation import Request, StoppedText, run
+from .generation import Completion, Request, StoppedText, run
 from .llama import Llama
 from .sampling import MOST_LISTED, Sampling, checked
 from .steps import Steps
@@ -46,8 +47,7 @@ class LanguageModel:
     """A language model with weights and a tokenizer; `rlx.models.load` opens one.
 
     `config` has the sizes, `weights` is the tree of arrays that `rlx.models.llama` computes with,
-    `tokenizer` may be None, `template` is the source of the chat template or None, `ends` are the
-    tokens that end a text.
+    `tokenizer` and `template`, a `ChatTemplate`, may be None; `ends` are the tokens that end texts.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class LanguageModel:
         config: Llama,
         weights: Mapping[str, Any],
         tokenizer: Tokenizer | None = None,
-        template: str | None = None,
+        template: ChatTemplate | None = None,
         ends: Iterable[int] = (),
     ) -> None:
         self.config, self.weights, self.tokenizer = config, weights, tokenizer
@@ -113,6 +113,36 @@ class LanguageModel:
         """Yield the text after `prompt` as it is written, with `options` of `generate`."""
         request = self.text(prompt, **options)
         return (piece for _, piece in run(self._steps, [request]) if piece)
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Any] | None = None,
+        **options: Unpack[Options],
+    ) -> Completion:
+        """Answer `messages`, dicts with `role` and `content`; returns a `Completion`.
+
+        They are written down by the model's template, which may describe `tools`; `options` are
+        those of `generate`. Names of special tokens in contents stay text. Raises an
+        `ArgumentError` for messages that the template does not take.
+        """
+        return self.generate(self.chat_ids(messages, tools=tools), **options)
+
+    def chat_ids(
+        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Any] | None = None
+    ) -> list[int]:
+        """The tokens of `messages` and of where an answer begins, for `generate` and `stream`.
+
+        Arguments and errors are those of `chat`.
+        """
+        if self.tokenizer is None or self.template is None:
+            what = "tokenizer" if self.tokenizer is None else "chat template"
+            raise ArgumentError(
+                f"chat: the model has no {what}",
+                fix="use generate, or set model.template = rlx.io.ChatTemplate(source)",
+            )
+        return self.template.encode(self.tokenizer, messages, tools=tools)
 
     def text(self, prompt: str | Sequence[int], **options: Unpack[Options]) -> Request:
         """A `prompt` ready to be continued, with the `options` and errors of `generate`."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..io.contents import ROOM, parse_json, refuse, shown
 from ..io.files import open as open_file
+from ..io.template import ChatTemplate
 from ..io.tokenizer import Tokenizer
 from ..ir.errors import FileMissingError
 from ..ir.files import as_path, naming, reaching
@@ -61,8 +62,11 @@ def _from_gguf(place: Path, compute: str) -> LanguageModel:
     tensors = Tensors([file])
     model, weights = read(name, Settings(file.metadata, first, "the metadata"), tensors, GGUF)
     tensors.check_all_taken()
-    template = file.metadata.get(TEMPLATE)
     tokenizer = Tokenizer.from_gguf(file.metadata)
+    ids = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
+    texts = {n: tokenizer.decode([i], special=True) for n, i in ids.items() if i is not None}
+    source = file.metadata.get(TEMPLATE)
+    template = None if source is None else ChatTemplate(source, texts)
     return LanguageModel(replace(model, compute=compute), weights, tokenizer, template)
 
 
@@ -117,17 +121,23 @@ def _weight_files(place: Path) -> Iterable[Path]:
     return [place / str(name) for name in sorted(map(str, names))]
 
 
-def _template(place: Path) -> str | None:
+def _template(place: Path) -> ChatTemplate | None:
     """The chat template, in a file of its own or among the settings of the tokenizer."""
     own, settings = place / "chat_template.jinja", place / "tokenizer_config.json"
-    if own.exists():
-        with reaching(own, "read"):
-            return own.read_text("utf-8", "replace")
-    found = _json(settings).get("chat_template") if settings.exists() else None
+    given = _json(settings) if settings.exists() else {}
+    found = given.get("chat_template")
     if isinstance(found, list):  # several by name
         named = [x for x in found if isinstance(x, dict) and x.get("name") == "default"]
         found = named[0].get("template") if named else None
-    return found if isinstance(found, str) else None
+    if own.exists():
+        with reaching(own, "read"):
+            found = own.read_text("utf-8", "replace")
+    texts = {}
+    for name in ("bos_token", "eos_token"):
+        token = given.get(name)
+        token = token.get("content") if isinstance(token, dict) else token
+        texts |= {name: token} if isinstance(token, str) else {}
+    return ChatTemplate(found, texts) if isinstance(found, str) else None
 
 
 def _ends(place: Path, config: Mapping[str, Any]) -> list[int]:
