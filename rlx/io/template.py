@@ -81,7 +81,7 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         tools: Sequence[Any] | None = None,
     ) -> list[int]:
-        """The tokens of `messages` by a `tokenizer`; special ones are those of the template alone.
+        """The tokens of `messages` by a `tokenizer`; contents have no special ones.
 
         Arguments are those of `render`. Raises an `ArgumentError` for messages that the template
         does not take, and for names of special tokens where they cannot be told apart: in roles
@@ -165,7 +165,7 @@ def _put_back(text: str, nonces: Mapping[str, str]) -> str:
 def _ids(
     tokenizer: Tokenizer, text: str, names: Sequence[str], nonces: Mapping[str, str]
 ) -> Iterator[int]:
-    """The tokens of a template's text, split at its special tokens, with the contents in it."""
+    """The tokens of a template's text, with the contents put back."""
     pieces = re.split(f"({'|'.join(map(re.escape, names))})", text) if names else [text]
     for piece in pieces:
         if piece in tokenizer.special:

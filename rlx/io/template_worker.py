@@ -49,7 +49,7 @@ class _Refused(Exception):
 
 
 def _environment() -> Any:
-    """The environment of Hugging Face's templates; attributes of Python are out of reach."""
+    """The environment of Hugging Face's templates, in a sandbox."""
     from jinja2.ext import loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -84,7 +84,7 @@ def _bound_memory() -> None:
 
 
 def _bound_time(seconds: float) -> None:
-    """Have the system end the process after so many seconds of the processor; 0 for never."""
+    """Have the system end the process after so many seconds; 0 for never."""
     import signal
 
     if hasattr(signal, "setitimer"):

@@ -132,7 +132,7 @@ class LanguageModel:
     def chat_ids(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Any] | None = None
     ) -> list[int]:
-        """The tokens of `messages` and of where an answer begins, for `generate` and `stream`.
+        """The tokens of `messages` up to where an answer begins, for `generate`.
 
         Arguments and errors are those of `chat`.
         """
