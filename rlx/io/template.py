@@ -83,7 +83,7 @@ class ChatTemplate:
     ) -> list[int]:
         """The tokens of `messages` by a `tokenizer`; contents have no special ones.
 
-        Arguments are those of `render`. Raises an `ArgumentError` for messages that the template
+        `add_generation_prompt` and `tools` are those of `render`. Raises an `ArgumentError` for messages that the template
         does not take, and for names of special tokens where they cannot be told apart: in roles
         and tools, and in contents that the template does not write down as they are.
         """

@@ -134,7 +134,8 @@ class LanguageModel:
     ) -> list[int]:
         """The tokens of `messages` up to where an answer begins, for `generate`.
 
-        Arguments and errors are those of `chat`.
+        `tools` are described to the model. Raises an `ArgumentError` for messages that the template
+        does not take, and if the model has no template.
         """
         if self.tokenizer is None or self.template is None:
             what = "tokenizer" if self.tokenizer is None else "chat template"
