@@ -83,9 +83,10 @@ class ChatTemplate:
     ) -> list[int]:
         """The tokens of `messages` by a `tokenizer`; contents have no special ones.
 
-        `add_generation_prompt` and `tools` are those of `render`. Raises an `ArgumentError` for messages that the template
-        does not take, and for names of special tokens where they cannot be told apart: in roles
-        and tools, and in contents that the template does not write down as they are.
+        `add_generation_prompt` and `tools` are those of `render`. Raises an `ArgumentError` for
+        messages that the template does not take, and for names of special tokens where they cannot
+        be told apart: in roles and tools, and in contents that the template does not write down as
+        they are.
         """
         checked, now = _checked(messages), time.time()
         names = sorted(tokenizer.special, key=len, reverse=True)
