@@ -3,7 +3,8 @@
     python tests/fuzz_files.py --count 100000
 
 makes that many mutations of a file of each format; the suite makes fewer. Half of those of archives
-are made inside, under right checksums.
+are made inside, under right checksums. Bytes, files that are read and files that are mapped take
+turns. A mutated checkpoint gives the bits that were saved, or an error.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import random
 import resource
 import struct
 import sys
+import tempfile
 import time
 import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -49,12 +53,24 @@ TABLE = {
     "step": 12,
     "rate": 0.5,
 }
+STATE = {key: x for key, x in TREE.items() if key != "tied"}
+
+
+def checkpoint() -> bytes:
+    """The file of a checkpoint."""
+    with tempfile.TemporaryDirectory() as folder, rlx.io.Checkpoints(folder) as checkpoints:
+        checkpoints.save(1, STATE)
+        checkpoints.wait()
+        return checkpoints.path(1).read_bytes()
+
+
 SEEDS: dict[str, Callable[[], bytes]] = {
     "safetensors": lambda: to_bytes(TREE, {"author": "me"}),
     "npz": lambda: to_bytes(TREE, {"author": "me"}, format="npz"),
     "pt": lambda: torch_file(TABLE),
     "legacy": lambda: legacy_file(TABLE),
     "gguf": small_file,
+    "checkpoint": checkpoint,
 }
 TOKENS = [
     *(str(n).encode() for n in (0, 1, 2, 7, 8, 255, 4096, 2**31, 2**32, 2**60, 2**63, 10**30)),
@@ -106,24 +122,50 @@ def mutated_inside(data: bytes, chance: random.Random) -> bytes:
     return archive(files)
 
 
+def read(kind: str, data: bytes, path: Path, way: int) -> None:
+    """Read every array of a file in one of three ways."""
+    if way or kind == "checkpoint":
+        path.write_bytes(data)
+    if kind == "checkpoint":
+        found = rlx.io.Checkpoints(path.parent).restore(like=STATE, step=1)
+        assert list(map(bits, rlx.tree.leaves(found))) == list(map(bits, rlx.tree.leaves(STATE)))
+    elif way == 2:
+        with rlx.io.open(path, mapped=True) as file:
+            arrays = [file[name] for name in file]
+        assert all(np.asarray(x) is not None for x in arrays)
+    else:
+        tree = rlx.load(path) if way else from_bytes(data, format=path.suffix[1:])
+        assert all(np.asarray(x) is not None for x in rlx.tree.leaves(tree))
+
+
+def bits(leaf: Any) -> tuple[Any, ...]:
+    """What two leaves that are the same have in common."""
+    array = np.asarray(leaf)
+    return type(leaf) in (int, float), array.dtype, array.shape, array.tobytes()
+
+
 def fuzz(kind: str, count: int, seed: int = 0) -> Counter[str]:
     """Load mutations of the seed of a format; count what came of it, fail at anything else."""
     data, chance, outcomes = SEEDS[kind](), random.Random(f"{kind} {seed}"), Counter[str]()
     is_archive = data[:2] == b"PK"
-    for number in range(count):
-        is_inside = is_archive and number % 2 == 1
-        changed = (mutated_inside if is_inside else mutated)(data, chance)
-        start = time.perf_counter()
-        try:
-            tree = from_bytes(changed, format="pt" if kind == "legacy" else kind)
-            assert all(np.asarray(x) is not None for x in rlx.tree.leaves(tree))
-            outcomes["read"] += 1
-        except rlx.FileFormatError as error:
-            assert error.fix and len(str(error)) < 1000
-            outcomes["refused"] += 1
-        except Exception as error:
-            raise AssertionError(f"{kind} {seed}: mutation {number}: {changed!r}") from error
-        assert time.perf_counter() - start < SLOW, f"{kind} {seed}: mutation {number} takes long"
+    suffix = {"legacy": "pt", "checkpoint": "safetensors"}.get(kind, kind)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"step_00000001.{suffix}")
+        for number in range(count):
+            is_inside = is_archive and number % 2 == 1
+            changed = (mutated_inside if is_inside else mutated)(data, chance)
+            start = time.perf_counter()
+            try:
+                read(kind, changed, path, number // 2 % 3)
+                outcomes["read"] += 1
+            except (rlx.FileFormatError, rlx.errors.StructureError) as error:
+                is_misfit = isinstance(error, rlx.errors.StructureError)
+                assert not is_misfit or kind == "checkpoint"
+                assert error.fix and len(str(error)) < (4000 if is_misfit else 1000)
+                outcomes["of other names" if is_misfit else "refused"] += 1
+            except Exception as error:
+                raise AssertionError(f"{kind} {seed}: mutation {number}: {changed!r}") from error
+            assert time.perf_counter() - start < SLOW, f"{kind} {seed}: mutation {number} is slow"
     return outcomes
 
 
