@@ -106,8 +106,8 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=Path("out"), help="where the picture goes")
     asked = parser.parse_args()
     images, labels = load_digits(return_X_y=True)
-    data = (images / 16).astype("float32").reshape(-1, 8, 8, 1), labels.astype("int32")
-    images, unseen, labels, wanted = train_test_split(*data, test_size=0.2, random_state=0)
+    both = (images / 16).astype("float32").reshape(-1, 8, 8, 1), labels.astype("int32")
+    images, unseen, labels, wanted = train_test_split(*both, test_size=0.2, random_state=0)
     data = {"image": images, "label": labels}
     model, losses = fit(data, asked.steps, asked.every, asked.out / f"cnn-{asked.steps}-steps")
     logits = model(unseen)

@@ -127,16 +127,15 @@ if TYPE_CHECKING:
         train as train,
         tree_util as tree_util,
     )
-    from .interop import (
-        Exported as Exported,
-        Graph as Graph,
-        export as export,
-        from_jax as from_jax,
-        load_exported as load_exported,
-        to_jax as to_jax,
-        to_stablehlo as to_stablehlo,
-    )
     from .interop.coreml import export_coreml as export_coreml
+    from .interop.export import (
+        Exported as Exported,
+        export as export,
+        load_exported as load_exported,
+    )
+    from .interop.from_jax import from_jax as from_jax
+    from .interop.graph_builder import Graph as Graph
+    from .interop.to_jax import to_jax as to_jax, to_stablehlo as to_stablehlo
     from .io import load as load, save as save
     from .runtime import distributed as distributed
     from .runtime.supports import supports as supports
@@ -175,11 +174,11 @@ if TYPE_CHECKING:
         jacobian as jacobian,
         jacrev as jacrev,
         jvp as jvp,
+        linearize as linearize,
     )
     from .transforms.grad import (
         grad as grad,
         linear_transpose as linear_transpose,
-        linearize as linearize,
         value_and_grad as value_and_grad,
         vjp as vjp,
     )
@@ -221,8 +220,8 @@ else:
             "transforms.closures": "closure_convert",
             "transforms.custom": "custom_jvp custom_vjp stop_gradient",
             "transforms.custom_op": "CustomOp custom_op",
-            "transforms.forward": "hessian hvp jacfwd jacobian jacrev jvp",
-            "transforms.grad": "grad linear_transpose linearize value_and_grad vjp",
+            "transforms.forward": "hessian hvp jacfwd jacobian jacrev jvp linearize",
+            "transforms.grad": "grad linear_transpose value_and_grad vjp",
             "transforms.jit.disable": "disable_jit",
             "transforms.jit.jit": "jit with_policy",
             "transforms.jit.signature": "no_recompile",

@@ -3,14 +3,14 @@
     python -m tests.guides_typed
 
 writes each page's code to a file under out/typed and runs basedpyright on all of them, in its
-standard mode, and mypy where it is installed. `make lint` runs it.
+standard mode, and mypy. `make lint` runs it.
 """
 
 from __future__ import annotations
 
 import doctest
-import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -49,10 +49,9 @@ def main() -> int:
     (OUT / "pyrightconfig.json").write_text(json.dumps(CONFIG), "utf-8")
     pyright = [sys.executable, "-m", "basedpyright", "--level", "error", "-p", str(OUT)]
     failed = subprocess.run(pyright, cwd=OUT).returncode
-    if importlib.util.find_spec("mypy"):
-        options = ["--ignore-missing-imports", "--follow-imports=silent"]
-        mypy = [sys.executable, "-m", "mypy", *options, "."]
-        failed |= subprocess.run(mypy, cwd=OUT, env={"MYPYPATH": str(ROOT)}).returncode
+    options = ["--ignore-missing-imports", "--follow-imports=silent", "--check-untyped-defs"]
+    mypy = [sys.executable, "-m", "mypy", *options, "."]
+    failed |= subprocess.run(mypy, cwd=OUT, env={**os.environ, "MYPYPATH": str(ROOT)}).returncode
     return failed
 
 

@@ -56,6 +56,26 @@ def test_optimizers_name_their_steps():
     assert repr(own) == "<optimizer test_optimizers_name_their_steps>"
 
 
+def test_schedules_and_initializers_print_as_the_calls_that_made_them():
+    schedules, initializers = rlx.optim.schedules, rlx.nn.initializers
+    rising = schedules.warmup(10, schedules.cosine(1.0, 100, end=0.1))
+    assert repr(rising) == "warmup(10, cosine(1.0, 100, end=0.1))"
+    many = schedules.piecewise(1.0, dict.fromkeys(range(99), 0.5))
+    assert repr(many) == "piecewise(1.0, {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5, 4: 0...)"
+    own = schedules.join_schedules([loss, schedules.constant(1.0)], [5])
+    assert repr(schedules.warmup(3, loss)) == "warmup(3, loss)"
+    assert repr(own).startswith("join_schedules([<function loss at ") and len(repr(own)) < 70
+    assert repr(initializers.normal(0.02)) == "normal(0.02)"
+    assert repr(initializers.he_normal(dtype=np.float32)) == "he_normal(dtype=float32)"
+    jitted = rlx.jit(lambda x: rising(x))
+    assert jitted(5).item() == rising(5).item()
+
+
+def test_streams_name_their_seed():
+    assert repr(rlx.random.stream(7)) == "<stream of the seed 7>"
+    assert repr(rlx.random.stream(rlx.random.key(7))) == "<stream of a key>"
+
+
 def test_functions_with_rules_and_of_jax_name_themselves():
     assert repr(rlx.custom_jvp(loss)) == "<custom_jvp(loss)>"
     assert repr(rlx.custom_vjp(loss)) == "<custom_vjp(loss)>"

@@ -47,6 +47,10 @@ def loss(w: dict[str, Array], x: Array) -> Array:
     return rnp.mean((x @ w["w"]) ** 2)
 
 
+def with_sizes(w: dict[str, Array], x: Array) -> tuple[Array, int]:
+    return loss(w, x), x.size
+
+
 @rlx.jit
 def decorated(x: Array) -> Array:
     return x + 1
@@ -59,10 +63,18 @@ def decorated_with_options(x: Array, count: int) -> Array:
 
 def transforms(w: dict[str, Array], x: Array) -> None:
     assert_type(rlx.jit(loss)(w, x), Array)
-    assert_type(rlx.grad(loss)(w, x), Any)  # checkers cannot take it from lambdas
-    assert_type(rlx.value_and_grad(loss)(w, x), tuple[Array, Any])
-    assert_type(rlx.jit(rlx.value_and_grad(loss))(w, x), tuple[Array, Any])
-    rlx.grad(lambda x: x**3)(2.0)
+    assert_type(rlx.grad(loss)(w, x), dict[str, Array])
+    assert_type(rlx.grad(with_sizes, has_aux=True)(w, x), tuple[dict[str, Array], int])
+    assert_type(rlx.grad(loss, argnums=(0, 1))(w, x), Any)
+    assert_type(rlx.value_and_grad(loss)(w, x), tuple[Array, dict[str, Array]])
+    assert_type(rlx.jit(rlx.value_and_grad(loss))(w, x), tuple[Array, dict[str, Array]])
+    rlx.grad(rlx.grad(lambda x: x**3))(2.0).item()
+    rlx.grad(lambda w: w["w"].sum())(w)["w"]
+    assert_type(rlx.jvp(loss, (w, x), (w, x)), tuple[Array, Array])
+    assert_type(rlx.jvp(with_sizes, (w, x), (w, x), has_aux=True), tuple[Array, Array, int])
+    assert_type(rlx.vjp(loss, w, x)[0], Array)
+    assert_type(rlx.linearize(loss, w, x)[1](w, x), Array)
+    rlx.jacrev(loss)(w)  # pyright: ignore[reportCallIssue]  # (an argument is missing)
     assert_type(rlx.vmap(loss)(w, x), Array)
     assert_type(decorated(x), Array)
     assert_type(decorated_with_options(x, 2), Array)

@@ -3,7 +3,7 @@
 `initializer(key, shape, dtype)` returns an array of this `shape`, made with the `key`; `dtype` is
 float32 if neither the call nor the initializer names one. `in_axis`, `out_axis` and `batch_axis`
 say which axes of the shape are inputs, outputs, and neither. The names and numbers are those of
-`jax.nn.initializers`.
+`jax.nn.initializers`; initializers print as the calls that made them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from ..ir.types import as_dtype, is_complex, is_float
 from ..numpy.elementwise import named
 from ..trace.array import Array
 from ..trace.axes import as_shape, integer, one_axis, some_axes
+from ..trace.described import described
 
 __dir__ = listed(__name__)
 
-Initializer = Callable[..., Any]
+Initializer = Callable[..., Array]
 Axes = int | tuple[int, ...]
 # the standard deviation of a normal distribution cut off at -2 and 2
 TRUNCATED_DEVIATION = 0.87962566103423978
@@ -45,21 +46,25 @@ def ones(key: Any, shape: Any, dtype: Any = None) -> Array:
     return rnp.ones(shape, _chosen(dtype))
 
 
+@described
 def constant(value: Any, dtype: Any = None) -> Initializer:
     """All of one `value`."""
     return lambda key, shape, dtype=dtype: rnp.full(shape, value, _chosen(dtype))
 
 
+@described
 def uniform(scale: float = 0.01, dtype: Any = None) -> Initializer:
     """Uniform from 0 to `scale`."""
     return lambda key, shape, dtype=dtype: _drawn(random.uniform, key, shape, dtype, scale)
 
 
+@described
 def normal(stddev: float = 0.01, dtype: Any = None) -> Initializer:
     """Normal with the standard deviation `stddev`."""
     return lambda key, shape, dtype=dtype: _drawn(random.normal, key, shape, dtype, stddev)
 
 
+@described
 def truncated_normal(
     stddev: float = 0.01, dtype: Any = None, lower: float = -2.0, upper: float = 2.0
 ) -> Initializer:
@@ -75,6 +80,7 @@ def truncated_normal(
     return initialize
 
 
+@described
 def variance_scaling(
     scale: float,
     mode: str,
@@ -133,7 +139,7 @@ def _scaled(
         axes = (in_axis, out_axis, batch_axis)
         return variance_scaling(scale, mode, distribution, *axes, dtype)
 
-    return named(function, name, doc)
+    return described(named(function, name, doc))
 
 
 GLOROT = "with variance 2 / (inputs + outputs), for tanh and linear layers."
@@ -150,6 +156,7 @@ xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
+@described
 def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
     """Orthogonal: orthonormal rows or columns, whichever are fewer, times `scale`.
 
@@ -176,6 +183,7 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> 
     return initialize
 
 
+@described
 def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
     """An orthogonal matrix at the middle of a convolution's window, zeros elsewhere.
 

@@ -89,7 +89,7 @@ def scale_by_factored_rms(
         updates, *means = _columns(change, 4, grads, state.v_row, state.v_col, state.v)
         return updates, FactoredState(state.count + 1, *means)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 def _changed(
@@ -161,4 +161,4 @@ def scale_by_param_block_rms(min_scale: float = 1e-3) -> Optimizer:
         params = needs_params("scale_by_param_block_rms", params)
         return pytree.map(multiply, grads, params), state
 
-    return on_parameters(Optimizer(lambda params: (), update))
+    return on_parameters(lambda params: (), update)

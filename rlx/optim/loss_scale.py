@@ -23,9 +23,10 @@ from ..ir.errors import AttributeValueError
 from ..ir.record import record, replace
 from ..ir.types import is_inexact
 from ..trace import pytree
+from ..trace.array import Array
 from ..trace.attributes import register_attributes
 from ..trace.axes import number
-from .optimizer import Optimizer, first_step
+from .optimizer import Optimizer, Tree, first_step
 
 
 class LossScale(Protocol):
@@ -35,11 +36,11 @@ class LossScale(Protocol):
     `DynamicLossScale` have it.
     """
 
-    def scale(self, tree: Any) -> Any:
+    def scale(self, tree: Tree) -> Tree:
         """Return losses, a `tree` of arrays, multiplied by the scale."""
         ...
 
-    def unscale(self, tree: Any) -> Any:
+    def unscale(self, tree: Tree) -> Tree:
         """Return gradients, a `tree`, divided by the scale; halves become float32."""
         ...
 
@@ -48,7 +49,7 @@ class LossScale(Protocol):
         ...
 
 
-def all_finite(tree: Any) -> Any:
+def all_finite(tree: Any) -> Array:
     """Whether no number of a tree, float or complex, is infinite or NaN.
 
     >>> all_finite({"w": rnp.array([1.0, 2.0]), "n": rnp.array(3)}).item()
@@ -59,7 +60,7 @@ def all_finite(tree: Any) -> Any:
     return rnp.all(rnp.stack(each)) if each else rnp.asarray(True)
 
 
-def choose(condition: Any, yes: Any, no: Any) -> Any:
+def choose(condition: Any, yes: Tree, no: Any) -> Tree:
     """Choose one of two trees: `yes` if `condition` holds, else `no`.
 
     The condition is a boolean array; returns a tree of arrays.
@@ -75,7 +76,7 @@ class _Scaling:
 
     value: Any
 
-    def scale(self, tree: Any) -> Any:
+    def scale(self, tree: Tree) -> Tree:
         """The losses, multiplied."""
 
         def multiply(x: Any) -> Any:
@@ -84,7 +85,7 @@ class _Scaling:
 
         return pytree.map(multiply, tree)
 
-    def unscale(self, tree: Any) -> Any:
+    def unscale(self, tree: Tree) -> Tree:
         """The gradients, divided; halves become float32."""
 
         def divide(x: Any) -> Any:

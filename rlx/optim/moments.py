@@ -122,7 +122,7 @@ def scale_by_rms(
 
         return as_given(pytree.map(step, wide, square), grads), RmsState(square)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> Optimizer:
@@ -152,7 +152,7 @@ def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> O
 
         return as_given(pytree.map(step, wide, sums), grads), RmsState(sums)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 class AdaDeltaState(NamedTuple):
@@ -190,7 +190,7 @@ def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> Optimizer:
         after = AdaDeltaState(square, moved_square(rho, state.square_of_updates, updates))
         return as_given(updates, grads), after
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 def like_adam(
@@ -205,7 +205,7 @@ def like_adam(
         return as_given(updates, grads), after
 
     update.__qualname__ = move.__qualname__
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 def scale_by_adam(
@@ -340,7 +340,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Optimizer:
         after = LionState(state.count + 1, moved(b2, state.mean, wide))
         return as_given(updates, grads), after
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 def scale_by_novograd(
@@ -383,7 +383,7 @@ def scale_by_novograd(
         mean = pytree.map(step, wide, state.mean, norms, params)
         return as_given(mean, grads), AdamState(state.count + 1, mean, norms)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 def scale_by_trust_ratio(
@@ -414,4 +414,4 @@ def scale_by_trust_ratio(
         params = needs_params("scale_by_trust_ratio", params)
         return as_given(pytree.map(step, widened(grads), widened(params)), grads), state
 
-    return on_parameters(Optimizer(lambda params: (), update))
+    return on_parameters(lambda params: (), update)

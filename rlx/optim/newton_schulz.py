@@ -82,7 +82,7 @@ def scale_by_muon(
         updates = pytree.map(lambda m, g: orthogonal(m).astype(g.dtype), hat, grads)
         return updates, MuonState(count, mean)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 def scale_by_shape(consistent_rms: float | None = None) -> Optimizer:

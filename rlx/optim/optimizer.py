@@ -11,7 +11,7 @@ Parameters, gradients, updates and states are pytrees; nothing is changed in pla
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar, final
 
 from .. import numpy as rnp
 from ..ir.errors import ArgumentError, ShapeError, StructureError
@@ -19,29 +19,49 @@ from ..ir.types import is_float
 from ..trace import pytree
 from ..trace.apply import as_tensor
 from ..trace.arguments import flag, shown, wrong
+from ..trace.array import Array
 from ..trace.axes import number
 
-Schedule = Callable[[Any], Any]
+Tree = TypeVar("Tree")
+State = TypeVar("State")
+Init = Callable[[Any], Any]
+Schedule = Callable[[Any], Any]  # of the number of the step
 LearningRate = float | Schedule
 Mask = Callable[[Any], Any] | Any  # a tree of bools like the parameters, or a function giving one
 
 
-class Optimizer(NamedTuple):
+class Update(Protocol):
+    """The type of `update`: updates are like the gradients, a state like the last."""
+
+    def __call__(
+        self, grads: Tree, state: State, params: Any = None, **more: Any
+    ) -> tuple[Tree, State]: ...
+
+
+class _Pair(NamedTuple):
+    init: Init
+    update: Update  # its `__qualname__` begins with the optimizer's name
+
+
+@final
+class Optimizer(_Pair):
     """An optimizer: a function that makes a state, and one that gives updates.
 
     They are `init(params) -> state` and `update(grads, state, params) -> (updates, state)`. An
     update is added to a parameter. A step of a chain, such as clipping, is an optimizer too.
     """
 
-    init: Callable[[Any], Any]
-    update: Callable[..., tuple[Any, Any]]  # its `__qualname__` begins with the optimizer's name
+    __slots__ = ()
+
+    def __new__(cls, init: Init, update: Callable[..., tuple[Any, Any]]) -> Optimizer:
+        return super().__new__(cls, init, update)
 
     def __repr__(self) -> str:
-        return f"<optimizer {_name(self)}>"
+        return f"<optimizer {_name(self.update)}>"
 
 
-def _name(optimizer: Optimizer) -> str:
-    return getattr(optimizer.update, "__qualname__", "of a user").partition(".<locals>")[0]
+def _name(update: Callable[..., Any]) -> str:
+    return getattr(update, "__qualname__", "of a user").partition(".<locals>")[0]
 
 
 def of_kind(state: Any, kind: type) -> Any:
@@ -65,7 +85,7 @@ def check_gradients(grads: Any, like: Any) -> None:
         )
 
 
-def apply_updates(params: Any, updates: Any) -> Any:
+def apply_updates(params: Tree, updates: Any) -> Tree:
     """Return `params` plus `updates`; the parameters keep their dtypes.
 
     State of modules stays as it is. An update that would change a shape is a `ShapeError`.
@@ -87,28 +107,26 @@ def apply_updates(params: Any, updates: Any) -> Any:
     return pytree.restore_state(trained, params)
 
 
-def on_parameters(optimizer: Optimizer, is_around: bool = False) -> Optimizer:
-    """The optimizer, which sees no state: None is there in its trees.
+def on_parameters(
+    init: Init, update: Callable[..., tuple[Any, Any]], is_around: bool = False
+) -> Optimizer:
+    """The optimizer of two functions that see no state: None is in its place.
 
     State of modules is what `nn.field(state=True)` says; its updates are its gradients, zeros.
     What `update` is given by keyword is for other steps of a chain, or where it `is_around`
     another optimizer for that one.
     """
 
-    def init(params: Any) -> Any:
-        return optimizer.init(pytree.without_state(params))
+    def begin(params: Any) -> Any:
+        return init(pytree.without_state(params))
 
-    def update(grads: Any, state: Any, params: Any = None, **more: Any) -> tuple[Any, Any]:
+    def step(grads: Any, state: Any, params: Any = None, **more: Any) -> tuple[Any, Any]:
         trained, shown = pytree.without_state(grads), pytree.without_state(params)
-        updates, state = optimizer.update(trained, state, shown, **(more if is_around else {}))
+        updates, state = update(trained, state, shown, **(more if is_around else {}))
         return pytree.restore_state(updates, grads), state
 
-    update.__qualname__ = _name(optimizer)
-    return Optimizer(init, update)
-
-
-def _step(init: Callable[[Any], Any], update: Callable[..., tuple[Any, Any]]) -> Optimizer:
-    return on_parameters(Optimizer(init, update))
+    step.__qualname__ = _name(update)
+    return Optimizer(begin, step)
 
 
 def chain(*optimizers: Optimizer) -> Optimizer:
@@ -141,7 +159,7 @@ def chain(*optimizers: Optimizer) -> Optimizer:
             after.append(state)
         return grads, tuple(after)
 
-    update.__qualname__ = f"chain({', '.join(map(_name, optimizers))})"
+    update.__qualname__ = f"chain({', '.join(_name(one.update) for one in optimizers)})"
     return Optimizer(init, update)
 
 
@@ -156,7 +174,7 @@ def stateless(change: Callable[[Any], Any]) -> Optimizer:
         return change(grads), state
 
     update.__qualname__ = getattr(change, "__qualname__", "stateless")
-    return _step(lambda params: (), update)
+    return on_parameters(lambda params: (), update)
 
 
 class CountState(NamedTuple):
@@ -201,7 +219,7 @@ def scale_by_learning_rate(learning_rate: LearningRate) -> Optimizer:
         updates = pytree.map(lambda g: g * -rate.astype(g.dtype), grads)
         return updates, CountState(state.count + 1)
 
-    return _step(init, update)
+    return on_parameters(init, update)
 
 
 def first_step(params: Any = None) -> Any:
@@ -287,7 +305,7 @@ def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
         updates = pytree.map(lambda u, g: u.astype(rnp.asarray(g).dtype), ahead, grads)
         return updates, MomentumState(velocity)
 
-    return _step(lambda params: MomentumState(widened(zeros_like(params))), update)
+    return on_parameters(lambda params: MomentumState(widened(zeros_like(params))), update)
 
 
 def prefix_of(given: Any, tree: Any) -> Any:
@@ -333,7 +351,7 @@ def add_decay(weight_decay: LearningRate, mask: Mask = None) -> Optimizer:
 
         return pytree.map(decayed, grads, params, wanted), after
 
-    return _step(init, update)
+    return on_parameters(init, update)
 
 
 def check_numbers(**given: Any) -> None:
@@ -345,7 +363,7 @@ def check_numbers(**given: Any) -> None:
 # -- limits on gradients ---------------------------------------------------------------------------
 
 
-def global_norm(tree: Any) -> Any:
+def global_norm(tree: Any) -> Array:
     """The global norm: that of all leaves but state together, as one vector.
 
     >>> global_norm({"a": rnp.array([3.0]), "b": rnp.array([4.0])}).item()

@@ -78,7 +78,7 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Op
         after = LbfgsState(state.count + 1, params, grads, *memory)
         return _preconditioned(grads, memory, size, order), after
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 def _first_size(grads: Any, y: Any, product: Any, is_later: Any) -> Any:

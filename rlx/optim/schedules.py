@@ -1,7 +1,7 @@
 """Learning-rate schedules: functions of the number of the step, from 0.
 
-They take the step as an int32 array and return the rate as a float array. `start`, `peak` and
-`end` are rates, `steps` and `warmup_steps` numbers of steps.
+They take the step as an int32 array and return the rate as a float array, and print as the calls
+that made them. `start`, `peak` and `end` are rates, `steps` and `warmup_steps` numbers of steps.
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ from .. import numpy as rnp
 from ..ir.errors import AttributeValueError
 from ..ir.lazy import listed
 from ..trace.arguments import callable_of, count_of, flag, members, wrong
+from ..trace.array import Array
 from ..trace.array_arguments import known_real, scalar
 from ..trace.axes import integer
+from ..trace.described import described
 from ..trace.promotion import FLOAT
 from .optimizer import Schedule
 
 __dir__ = listed(__name__)
 
+Rates = Callable[[Any], Array]  # by the number of the step
 
-def constant(value: float) -> Schedule:
+
+@described
+def constant(value: float) -> Rates:
     """A constant learning rate, `value`.
 
     >>> constant(0.5)(7).item()
@@ -33,7 +38,8 @@ def constant(value: float) -> Schedule:
     return lambda step: rnp.asarray(value)
 
 
-def linear(start: float, end: float, steps: int) -> Schedule:
+@described
+def linear(start: float, end: float, steps: int) -> Rates:
     """Linear decay from `start` to `end`, which is then kept.
 
     >>> schedule = linear(1.0, 0.5, 10)
@@ -45,7 +51,8 @@ def linear(start: float, end: float, steps: int) -> Schedule:
     return lambda step: start + (end - start) * _progress(step, steps)
 
 
-def polynomial(start: float, end: float, power: float, steps: int, *, begin: int = 0) -> Schedule:
+@described
+def polynomial(start: float, end: float, power: float, steps: int, *, begin: int = 0) -> Rates:
     """Polynomial decay from `start` to `end`, which is then kept.
 
     It begins at step `begin`; the rate is `(start - end) (1 - (step - begin) / steps)^power + end`.
@@ -64,9 +71,10 @@ def polynomial(start: float, end: float, power: float, steps: int, *, begin: int
     return schedule
 
 
+@described
 def exponential(
     start: float, factor: float, steps: int, *, staircase: bool = False, end: float | None = None
-) -> Schedule:
+) -> Rates:
     """Exponential decay: `start`, multiplied by `factor` every `steps` steps.
 
     It is bounded by `end`, and goes in jumps if `staircase`. A rate that is too large a number is
@@ -95,7 +103,8 @@ def exponential(
     return schedule
 
 
-def cosine(start: float, steps: int, *, end: float = 0.0) -> Schedule:
+@described
+def cosine(start: float, steps: int, *, end: float = 0.0) -> Rates:
     """Cosine decay from `start` down to `end`, which is then kept.
 
     >>> schedule = cosine(1.0, 10)
@@ -112,7 +121,8 @@ def cosine(start: float, steps: int, *, end: float = 0.0) -> Schedule:
     return schedule
 
 
-def piecewise(start: float, factors: dict[int, float]) -> Schedule:
+@described
+def piecewise(start: float, factors: dict[int, float]) -> Rates:
     """Step decay: `start`, multiplied by a factor at some steps.
 
     `factors` is `{step: factor}`.
@@ -138,7 +148,8 @@ def piecewise(start: float, factors: dict[int, float]) -> Schedule:
     return schedule
 
 
-def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Schedule:
+@described
+def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Rates:
     """Linear warmup from `start` up to another schedule, then that schedule.
 
     The line takes `steps` steps and ends at the first rate of `then`, which begins there.
@@ -158,7 +169,8 @@ def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Schedule:
     return schedule
 
 
-def warmup_cosine(peak: float, warmup_steps: int, steps: int, *, end: float = 0.0) -> Schedule:
+@described
+def warmup_cosine(peak: float, warmup_steps: int, steps: int, *, end: float = 0.0) -> Rates:
     """Linear warmup to `peak`, then cosine decay to `end`.
 
     The first `warmup_steps` go up; `steps` counts both.
@@ -175,6 +187,7 @@ def warmup_cosine(peak: float, warmup_steps: int, steps: int, *, end: float = 0.
     return warmup(rising, cosine(peak, steps - rising, end=end))
 
 
+@described
 def warmup_exponential(
     peak: float,
     warmup_steps: int,
@@ -184,7 +197,7 @@ def warmup_exponential(
     start: float = 0.0,
     staircase: bool = False,
     end: float | None = None,
-) -> Schedule:
+) -> Rates:
     """Linear warmup to `peak`, then exponential decay by `factor` every `steps` steps.
 
     The first `warmup_steps` go up from `start`; `staircase` and `end` are as for `exponential`.
@@ -197,7 +210,8 @@ def warmup_exponential(
     return warmup(_steps("warmup_exponential", warmup_steps), decay, start=start)
 
 
-def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
+@described
+def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Rates:
     """One of `schedules` after another: the next begins at each of `boundaries`.
 
     Boundaries are steps; each schedule begins from its step 0.
@@ -226,6 +240,7 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
     return schedule
 
 
+@described
 def linear_onecycle(
     steps: int,
     peak: float,
@@ -233,7 +248,7 @@ def linear_onecycle(
     pct_final: float = 0.85,
     div_factor: float = 25.0,
     final_div_factor: float = 1e4,
-) -> Schedule:
+) -> Rates:
     """One cycle in lines: up to `peak`, down again, and on to nearly nothing.
 
     It begins at `peak / div_factor`, is at its peak at the part `pct_start` of the steps, back at
@@ -250,13 +265,14 @@ def linear_onecycle(
     return _through([*points, (steps, low / final_div_factor)], lambda part: part)
 
 
+@described
 def cosine_onecycle(
     steps: int,
     peak: float,
     pct_start: float = 0.3,
     div_factor: float = 25.0,
     final_div_factor: float = 1e4,
-) -> Schedule:
+) -> Rates:
     """One cycle in two half waves: up to `peak`, and down to nearly nothing.
 
     It begins at `peak / div_factor`, is at its peak at the part `pct_start` of the steps, and ends
@@ -276,7 +292,7 @@ def _cycle(name: str, steps: Any, peak: Any) -> tuple[int, float]:
     return count_of(f"{name}: steps", steps, least=1), known_real(f"{name}: peak", peak)
 
 
-def _through(points: list[tuple[int, float]], curve: Callable[[Any], Any]) -> Schedule:
+def _through(points: list[tuple[int, float]], curve: Callable[[Any], Any]) -> Rates:
     """Rates through points (step, rate), with a curve from 0 to 1 between two of them."""
 
     def schedule(step: Any) -> Any:

@@ -145,7 +145,7 @@ def scale_by_amsgrad(
         )
         return as_given(updates, grads), AmsgradState(count, mean, square, greatest)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 class AdanState(NamedTuple):
@@ -197,7 +197,7 @@ def scale_by_adan(
         )
         return as_given(updates, grads), AdanState(count, mean, difference, square, wide)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 class StddevState(NamedTuple):
@@ -240,4 +240,4 @@ def scale_by_stddev(
         updates = pytree.map(step, wide, mean, square)
         return as_given(updates, grads), StddevState(mean, square)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)

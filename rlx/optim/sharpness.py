@@ -121,7 +121,7 @@ def _visible(rounds: _Rounds) -> Optimizer:
         )
         return choose(is_last, down, up), after
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 def _opaque(rounds: _Rounds) -> Optimizer:

@@ -94,7 +94,7 @@ def scale_by_rprop(
         steps = pytree.map(step, wide, state.last, sizes)
         return as_given(steps, grads), RpropState(sizes, steps)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 class OptimisticState(NamedTuple):
@@ -132,7 +132,7 @@ def scale_by_optimistic_gradient(alpha: float = 1.0, beta: float = 1.0) -> Optim
         updates = as_given(pytree.map(step, wide, state.last), grads)
         return updates, OptimisticState(state.count + 1, wide)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 class NoiseState(NamedTuple):
@@ -170,7 +170,7 @@ def add_noise(eta: float, gamma: float, key: Any) -> Optimizer:
         updates = [noisy(g, k) for g, k in zip(map(rnp.asarray, leaves), keys, strict=True)]
         return pytree.unflatten(spec, updates), NoiseState(count, after)
 
-    return on_parameters(Optimizer(lambda params: NoiseState(first_step(params), key), update))
+    return on_parameters(lambda params: NoiseState(first_step(params), key), update)
 
 
 class Sm3State(NamedTuple):
@@ -221,7 +221,7 @@ def scale_by_sm3(b1: float = 0.9, b2: float = 1.0, eps: float = 1e-8) -> Optimiz
         mean = moved(b1, state.mean, pytree.map(step, wide, squares))
         return as_given(mean, grads), Sm3State(pytree.map(greatest, squares), mean)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
 def _along(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

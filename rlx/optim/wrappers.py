@@ -16,6 +16,7 @@ from .optimizer import (
     LearningRate,
     Mask,
     Optimizer,
+    Tree,
     apply_updates,
     check_gradients,
     first_step,
@@ -63,7 +64,7 @@ def masked(inner: Optimizer, mask: Mask) -> Optimizer:
         updates, after = inner.update(_through(grads, wanted), given, shown, **more)
         return _merged(updates, grads, wanted), MaskedState(after)
 
-    return on_parameters(Optimizer(init, update), is_around=True)
+    return on_parameters(init, update, is_around=True)
 
 
 def _through(tree: Any, wanted: Any) -> Any:
@@ -126,7 +127,7 @@ def partition(transforms: Mapping[Hashable, Optimizer], param_labels: Labels) ->
             grads, after[name] = group(name, labels).update(grads, states[name], params, **more)
         return grads, PartitionState(after)
 
-    return on_parameters(Optimizer(init, update), is_around=True)
+    return on_parameters(init, update, is_around=True)
 
 
 class MultiStepsState(NamedTuple):
@@ -188,7 +189,7 @@ def multi_steps(
         steps = state.gradient_step + rnp.where(is_due, 1, 0)
         return updates, MultiStepsState(mini, steps, inner, sums)
 
-    return on_parameters(Optimizer(init, update), is_around=True)
+    return on_parameters(init, update, is_around=True)
 
 
 class EmaState(NamedTuple):
@@ -227,10 +228,10 @@ def ema(decay: float, debias: bool = True) -> Optimizer:
 
         return pytree.map(shown, means, given), EmaState(count, means)
 
-    return on_parameters(Optimizer(init, update))
+    return on_parameters(init, update)
 
 
-def incremental_update(new_tensors: Any, old_tensors: Any, step_size: float) -> Any:
+def incremental_update(new_tensors: Tree, old_tensors: Any, step_size: float) -> Tree:
     """Move a tree towards another, as target networks move.
 
     Returns `step_size * new_tensors + (1 - step_size) * old_tensors`. State of modules is that of
@@ -315,7 +316,7 @@ def lookahead(
             after = choose(is_due, fast_optimizer.init(fast), after)
         return pair, LookaheadState(after, (state.steps_since_sync + 1) % sync_period)
 
-    return on_parameters(Optimizer(init, update), is_around=True)
+    return on_parameters(init, update, is_around=True)
 
 
 class ScheduleFreeState(NamedTuple):
@@ -388,10 +389,10 @@ def schedule_free(
         steps = state.step_count + 1
         return changes, ScheduleFreeState(state.b1, total, steps, largest, inner, z)
 
-    return on_parameters(Optimizer(init, update), is_around=True)
+    return on_parameters(init, update, is_around=True)
 
 
-def schedule_free_eval_params(state: ScheduleFreeState, params: Any) -> Any:
+def schedule_free_eval_params(state: ScheduleFreeState, params: Tree) -> Tree:
     """The parameters for use, the mean x, of those that `schedule_free` trains.
 
     `state` is that of the optimizer.

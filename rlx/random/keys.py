@@ -390,9 +390,13 @@ class stream:
     def __init__(self, seed: Any) -> None:
         is_seed = isinstance(seed, int | np.integer)
         self._key = key(seed) if is_seed else _taken(seed)
+        self._seed = f"the seed {seed}" if is_seed else "a key"
         self._numbers = itertools.count()  # threads may share the stream
         self._place = builder.current()
         self._blocks: list[AbstractContextManager[None]] = []
+
+    def __repr__(self) -> str:
+        return f"<stream of {self._seed}>"
 
     def __enter__(self) -> stream:
         self._blocks.append(drawing_from(self))

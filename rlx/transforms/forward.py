@@ -1,36 +1,69 @@
-"""Forward mode and what both modes give: jvp, hvp, Jacobians and Hessians."""
+"""Forward mode and what both modes give: jvp, linearize, hvp, Jacobians and Hessians."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
+from ..ir.builder import build, current
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, GradientError
+from ..ir.graph import OPS, Graph, Placed, Value
+from ..ir.ops.control import pick
 from ..ir.tracebacks import boundary
-from ..ir.types import is_complex, is_inexact
+from ..ir.types import Type, is_complex, is_inexact
 from ..trace import pytree
 from ..trace.apply import apply, as_operand, operand_type
 from ..trace.arguments import flag, members
 from ..trace.array import Array
-from ..trace.make_graph import argument_origins, check_function, function_name, titled, trace
+from ..trace.make_graph import (
+    Traced,
+    argument_origins,
+    check_function,
+    from_values,
+    function_name,
+    titled,
+    trace,
+)
+from .closures import Closure
 from .grad import (
-    TANGENT_SIDES,
+    Aux,
+    Parameters,
+    Result,
     check_pair,
     chosen_arguments,
     grad,
-    moving_tangents,
-    slopes_of,
+    linearized,
     vjp,
-    with_zeros,
     wrapped,
 )
 from .jvp import jvp_graph
 from .repeated import repeated
-from .run_graph import plain, run_beside, run_graph
+from .run_graph import like_primals, plain, run_beside, run_graph
 from .vmap import vmap
+from .zeros import Float0, check_float0
+
+TANGENT_SIDES = ("the primals", "the tangents")
+
+
+@overload
+def jvp(
+    fun: Callable[..., tuple[Result, Aux]],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: Literal[True],
+) -> tuple[Result, Result, Aux]: ...
+
+
+@overload
+def jvp(
+    fun: Callable[..., Result],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: Literal[False] = False,
+) -> tuple[Result, Result]: ...
 
 
 @boundary
@@ -86,6 +119,112 @@ def _jvp(
     return (value[0], slopes[0], value[1]) if has_aux else (value, slopes)
 
 
+@overload
+def linearize(
+    fun: Callable[..., tuple[Result, Aux]], *primals: Any, has_aux: Literal[True]
+) -> tuple[Result, Callable[..., Result], Aux]: ...
+
+
+@overload
+def linearize(
+    fun: Callable[..., Result], *primals: Any, has_aux: Literal[False] = False
+) -> tuple[Result, Callable[..., Result]]: ...
+
+
+@boundary
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """Give the value of a function and its derivative as a linear function.
+
+    `fun` is called with `primals`. The linear function maps tangents of the arguments to the
+    value's tangent. With `has_aux` the function returns (value, extra), and the result is (value,
+    linear function, extra).
+
+    >>> import rlx
+    >>> value, push = rlx.linearize(lambda x: x * x, 3.0)
+    >>> float(value), float(push(1.0))
+    (9.0, 6.0)
+    """
+    has_aux = flag("linearize: has_aux", has_aux)
+
+    def plain_call(*primals: Any) -> Any:
+        return _linearize(fun, primals, has_aux)
+
+    return repeated(plain_call, "linearize", (fun,), primals, {}, has_aux)
+
+
+def _linearize(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
+    """The value and the linear function."""
+    traced = trace(fun, primals, concrete=True)
+    if has_aux:
+        check_pair("linearize", traced)
+    active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
+    active += [False] * len(traced.captures)
+    parts, out_active = linearized(traced.graph, active)
+    leaves, tree = pytree.flatten(primals)
+    early = run_graph(parts.known, [*leaves, *traced.captures])
+    count = len(traced.graph.results)
+    if not early[count:]:  # else these tell where the map runs
+        run_beside(parts.unknown, early, f"the linear map of {traced.graph.name}")
+
+    def push_forward(residuals: Sequence[Any], *tangents: Any) -> Any:
+        given = pytree.flatten_like(tree, tangents, "linearize", TANGENT_SIDES)
+        moving = run_graph(parts.unknown, [*residuals, *moving_tangents(traced, given)])
+        types = traced.graph.result_types
+        slopes = slopes_of(traced, with_zeros(parts.unknown, moving, out_active, types))
+        return slopes[0] if has_aux else slopes
+
+    value = traced.unflatten([plain(r) for r in early[:count]])
+    push = Closure(push_forward, early[count:])
+    return (value[0], push, value[1]) if has_aux else (value, push)
+
+
+def slopes_of(traced: Traced, tangents: Sequence[Any]) -> Any:
+    """Tangents of results in the structure of the results; `Float0` for integers."""
+    types, weak = traced.graph.result_types, traced.out_weak
+    tensors = from_values(tangents, weak)
+    each = [
+        x if is_inexact(t.dtype) else Float0(t.shape) for x, t in zip(tensors, types, strict=True)
+    ]
+    return pytree.unflatten(traced.out_tree, each)
+
+
+def moving_tangents(traced: Traced, given: Sequence[Any]) -> list[Any]:
+    """The tangents of floating-point arguments, checked against the arguments."""
+    params = traced.graph.params[: traced.n_args]
+    active = [is_inexact(p.dtype) for p in params]
+    for x, p in zip(given, params, strict=True):
+        check_float0(f"{traced.graph.name}: the tangent of {p.origin}", x, p.type)
+    moving = pick(params, active)
+    origins = [f" of {p.origin}" for p in moving]
+    types = [p.type for p in moving]
+    what = f"{traced.graph.name}: the tangent"
+    return like_primals(what, pick(given, active), types, origins)
+
+
+def with_zeros(
+    graph: Graph, moving: Sequence[Any], active: Sequence[bool], types: Sequence[Type]
+) -> list[Any]:
+    """Put zeros where a result of a graph has no tangent, beside those that have one."""
+    given, still = iter(moving), build(lambda: [], [], "zero")
+    still.place(graph.placed)
+    run_beside(still, moving, graph.name)
+    return [
+        plain(next(given) if a else _zero(t, still.placed))
+        for a, t in zip(active, types, strict=True)
+    ]
+
+
+def _zero(type: Type, placed: Sequence[Placed]) -> Any:
+    def make() -> list[Value]:
+        return [OPS["full"](shape=type.shape, value=0, dtype=type.dtype)]
+
+    if current() is not None:
+        return make()[0]
+    graph = build(make, [], "zero")
+    graph.place(placed)
+    return run_graph(graph, [])[0]
+
+
 @boundary
 def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """Hessian-vector product of a scalar function.
@@ -104,11 +243,11 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
 
 
 def jacfwd(
-    fun: Callable[..., Any],
+    fun: Callable[Parameters, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[Parameters, Any]:
     """Give a function that returns the Jacobian of `fun`, by forward mode.
 
     The Jacobian is made one column after another. The result has the structure of the value; each
@@ -132,7 +271,7 @@ def jacfwd(
 
         def along(*tangents: Any) -> Any:
             moved = pytree.unflatten(tree, tangents)
-            found = jvp(inner, picked, moved, has_aux)
+            found: Any = jvp(inner, picked, moved, has_aux)
             of_value = _check_result("jacfwd", fun, found[0])
             _check_fields("jacfwd", "the value", of_value if holomorphic else [], holomorphic)
             return found[1], found[2] if has_aux else None
@@ -146,12 +285,12 @@ def jacfwd(
 
 
 def jacrev(
-    fun: Callable[..., Any],
+    fun: Callable[Parameters, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[Parameters, Any]:
     """Give a function that returns the Jacobian of `fun`, by reverse mode.
 
     The Jacobian is made one row after another. The result, `argnums` and `has_aux` are as for
@@ -189,11 +328,11 @@ jacobian = jacrev
 
 
 def hessian(
-    fun: Callable[..., Any],
+    fun: Callable[Parameters, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[Parameters, Any]:
     """Give a function that returns the Hessian, by forward over reverse mode.
 
     `fun` returns a scalar; the result has the axes of argument `argnums` twice. `has_aux` and

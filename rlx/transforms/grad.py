@@ -1,4 +1,4 @@
-"""Reverse mode: grad, value_and_grad, vjp, linearize, linear_transpose.
+"""Reverse mode: grad, value_and_grad, vjp, linear_transpose.
 
 Outside of a trace the function is recorded with known numbers, so Python control flow on values
 works; the derivative graph is then run at once.
@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
-from ..ir.builder import build, current, inline
+from ..ir.builder import build, inline
 from ..ir.errors import ArgumentError, GradientError
-from ..ir.graph import OPS, Graph, Placed, Value
+from ..ir.graph import OPS, Graph, Value
 from ..ir.ops.control import Split, filled, pick
 from ..ir.tracebacks import boundary
-from ..ir.types import Type, is_complex, is_float, is_inexact
+from ..ir.types import is_complex, is_float, is_inexact
 from ..trace import pytree
 from ..trace.arguments import flag
 from ..trace.axes import integer
-from ..trace.make_graph import Traced, check_function, from_values, function_name, titled, trace
+from ..trace.make_graph import Traced, check_function, function_name, titled, trace
 from .closures import Closure
 from .jvp import jvp_graph
 from .linearize import split_graph
 from .repeated import repeated, typed
 from .run_graph import like_primals, plain, run_beside, run_graph
 from .transpose import pull, transpose_graph
-from .zeros import Float0, check_float0, slopes_with_zeros, with_zeros_of_state
+from .zeros import check_float0, slopes_with_zeros, with_zeros_of_state
 
 REAL_FIX = "return a float such as y.sum() or y.mean(), or use rlx.jacrev"
 COMPLEX_FIX = "return a float such as abs(y), or say holomorphic=True for a complex derivative"
-TANGENT_SIDES = ("the primals", "the tangents")
 
 
 def linearized(graph: Graph, active: Sequence[bool]) -> tuple[Split, list[bool]]:
@@ -68,15 +67,37 @@ def vjp_graph(graph: Graph, active: Sequence[bool]) -> Graph:
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+Aux = TypeVar("Aux")
+First = TypeVar("First", bound=Any)  # an argument of a lambda is of any type
+
+
+@overload
+def value_and_grad(
+    fun: Callable[Concatenate[First, Parameters], Result],
+    argnums: Literal[0] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[First, Parameters], tuple[Result, First]]: ...
+
+
+@overload
+def value_and_grad(
+    fun: Callable[Parameters, Result],
+    argnums: int | Sequence[int],
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Parameters, tuple[Result, Any]]: ...
 
 
 def value_and_grad(
-    fun: Callable[Parameters, Result],
+    fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Callable[Parameters, tuple[Result, Any]]:
+) -> Callable[..., Any]:
     """Give a function that returns the value and the gradient of a scalar function.
 
     `fun` returns a real scalar, else it is a `GradientError`. The gradient has the structure of
@@ -172,13 +193,44 @@ def _not_chosen(argnums: Any) -> Callable[[Any, int], bool]:
     return lambda place, count: isinstance(place, str) or not {place, place - count} & {*many}
 
 
+@overload
+def grad(
+    fun: Callable[Concatenate[First, Parameters], Any],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[First, Parameters], First]: ...
+
+
+@overload
+def grad(
+    fun: Callable[Concatenate[First, Parameters], tuple[Any, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[First, Parameters], tuple[First, Aux]]: ...
+
+
+@overload
 def grad(
     fun: Callable[Parameters, Any],
+    argnums: int | Sequence[int],
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Parameters, Any]: ...
+
+
+def grad(
+    fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Callable[Parameters, Any]:
+) -> Callable[..., Any]:
     """Give a function that returns the gradient of a scalar function.
 
     `fun`, `argnums`, `has_aux`, `holomorphic` and `allow_int` are as for `value_and_grad`. With
@@ -196,6 +248,18 @@ def grad(
         return (slope, value[1]) if has_aux else slope
 
     return wrapped(slopes, "grad", fun, (argnums, has_aux, holomorphic, allow_int))
+
+
+@overload
+def vjp(
+    fun: Callable[..., tuple[Result, Aux]], *primals: Any, has_aux: Literal[True]
+) -> tuple[Result, Callable[..., tuple[Any, ...]], Aux]: ...
+
+
+@overload
+def vjp(
+    fun: Callable[..., Result], *primals: Any, has_aux: Literal[False] = False
+) -> tuple[Result, Callable[..., tuple[Any, ...]]]: ...
 
 
 @boundary
@@ -280,100 +344,6 @@ def _only(name: str, traced: Traced, cotangents: tuple[Any, ...]) -> Any:
     )
 
 
-@boundary
-def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Give the value of a function and its derivative as a linear function.
-
-    `fun` is called with `primals`. The linear function maps tangents of the arguments to the
-    value's tangent. With `has_aux` the function returns (value, extra), and the result is (value,
-    linear function, extra).
-
-    >>> import rlx
-    >>> value, push = rlx.linearize(lambda x: x * x, 3.0)
-    >>> float(value), float(push(1.0))
-    (9.0, 6.0)
-    """
-    has_aux = flag("linearize: has_aux", has_aux)
-
-    def plain_call(*primals: Any) -> Any:
-        return _linearize(fun, primals, has_aux)
-
-    return repeated(plain_call, "linearize", (fun,), primals, {}, has_aux)
-
-
-def _linearize(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
-    """The value and the linear function."""
-    traced = trace(fun, primals, concrete=True)
-    if has_aux:
-        check_pair("linearize", traced)
-    active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
-    active += [False] * len(traced.captures)
-    parts, out_active = linearized(traced.graph, active)
-    leaves, tree = pytree.flatten(primals)
-    early = run_graph(parts.known, [*leaves, *traced.captures])
-    count = len(traced.graph.results)
-    if not early[count:]:  # else these tell where the map runs
-        run_beside(parts.unknown, early, f"the linear map of {traced.graph.name}")
-
-    def push_forward(residuals: Sequence[Any], *tangents: Any) -> Any:
-        given = pytree.flatten_like(tree, tangents, "linearize", TANGENT_SIDES)
-        moving = run_graph(parts.unknown, [*residuals, *moving_tangents(traced, given)])
-        types = traced.graph.result_types
-        slopes = slopes_of(traced, with_zeros(parts.unknown, moving, out_active, types))
-        return slopes[0] if has_aux else slopes
-
-    value = traced.unflatten([plain(r) for r in early[:count]])
-    push = Closure(push_forward, early[count:])
-    return (value[0], push, value[1]) if has_aux else (value, push)
-
-
-def slopes_of(traced: Traced, tangents: Sequence[Any]) -> Any:
-    """Tangents of results in the structure of the results; `Float0` for integers."""
-    types, weak = traced.graph.result_types, traced.out_weak
-    tensors = from_values(tangents, weak)
-    each = [
-        x if is_inexact(t.dtype) else Float0(t.shape) for x, t in zip(tensors, types, strict=True)
-    ]
-    return pytree.unflatten(traced.out_tree, each)
-
-
-def moving_tangents(traced: Traced, given: Sequence[Any]) -> list[Any]:
-    """The tangents of floating-point arguments, checked against the arguments."""
-    params = traced.graph.params[: traced.n_args]
-    active = [is_inexact(p.dtype) for p in params]
-    for x, p in zip(given, params, strict=True):
-        check_float0(f"{traced.graph.name}: the tangent of {p.origin}", x, p.type)
-    moving = pick(params, active)
-    origins = [f" of {p.origin}" for p in moving]
-    types = [p.type for p in moving]
-    what = f"{traced.graph.name}: the tangent"
-    return like_primals(what, pick(given, active), types, origins)
-
-
-def with_zeros(
-    graph: Graph, moving: Sequence[Any], active: Sequence[bool], types: Sequence[Type]
-) -> list[Any]:
-    """Put zeros where a result of a graph has no tangent, beside those that have one."""
-    given, still = iter(moving), build(lambda: [], [], "zero")
-    still.place(graph.placed)
-    run_beside(still, moving, graph.name)
-    return [
-        plain(next(given) if a else _zero(t, still.placed))
-        for a, t in zip(active, types, strict=True)
-    ]
-
-
-def _zero(type: Type, placed: Sequence[Placed]) -> Any:
-    def make() -> list[Value]:
-        return [OPS["full"](shape=type.shape, value=0, dtype=type.dtype)]
-
-    if current() is not None:
-        return make()[0]
-    graph = build(make, [], "zero")
-    graph.place(placed)
-    return run_graph(graph, [])[0]
-
-
 def _with_unit_cotangent(graph: Graph, active: Sequence[bool], state: Sequence[bool]) -> Graph:
     """The results and the gradient of the first result, which is zero for state."""
     full = vjp_graph(graph, active)
@@ -456,7 +426,7 @@ def _as_arguments(args: Any, chosen: Sequence[int], results: Sequence[Any], argn
 
 
 @boundary
-def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., tuple[Any, ...]]:
     """Give the transpose of a function that is linear in all arguments.
 
     `fun` takes arguments like `primals`, arrays or `rlx.spec`s: only their types matter. The

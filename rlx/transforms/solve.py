@@ -14,8 +14,8 @@ from ..trace.apply import as_operand, as_tensor, operand_type
 from ..trace.arguments import flag
 from ..trace.make_graph import check_function, from_values, trace
 from .custom import custom_jvp, stop_gradient
-from .forward import jvp
-from .grad import linear_transpose, linearize
+from .forward import jvp, linearize
+from .grad import linear_transpose
 from .run_graph import run_graph
 
 

@@ -242,7 +242,7 @@ def eigh_tridiagonal(
 
 def expm_frechet(
     A: Tensor, E: Tensor, *, method: str | None = None, compute_expm: bool = True
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array] | Array:
     """The matrix exponential of A and its Fréchet derivative in the direction `E`.
 
     Without `compute_expm` it is the derivative alone. `method` has no effect.
@@ -252,7 +252,7 @@ def expm_frechet(
     if a.shape != e.shape:
         wrong_shape("expm_frechet", "the shapes differ", a, e, fix="give matrices of one shape")
     both = jvp(expm, (a,), (e,))
-    return tuple(both) if compute_expm else both[1]
+    return both if compute_expm else both[1]
 
 
 # -- triangular forms of matrices, and functions that are easy for them ----------------------------
