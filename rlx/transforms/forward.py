@@ -1,4 +1,4 @@
-"""Forward mode and what both modes give: jvp, linearize, hvp, Jacobians and Hessians."""
+"""Forward mode, and what both modes give: jvp, linearize, hvp, Jacobians, Hessians."""
 
 from __future__ import annotations
 
