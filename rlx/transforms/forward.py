@@ -1,4 +1,4 @@
-"""Forward mode, and what both modes give: jvp, linearize, hvp, Jacobians, Hessians."""
+"""Forward mode: jvp, linearize, hvp; and what both modes give, Jacobians."""
 
 from __future__ import annotations
 
