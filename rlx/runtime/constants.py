@@ -50,8 +50,7 @@ class WithConstants:
         if parts.early.results:
             plain = replace(options, donate=(), specialize=False, buckets=(), fixed=0)
             early = session.compile(parts.early, options=plain)
-        # open sizes are met in ways of their own, which know of no constants
-        is_open = is_symbolic(parts.late.param_types)
+        is_open = meets_sizes(session, parts.late, options)
         count, buckets = (0, options.buckets) if is_open else (parts.count, ())
         late = session.compile(parts.late, options=replace(options, fixed=count, buckets=buckets))
         return cls({i: graph.params[i] for i in fixed}, early, late, parts.kept, casts)
@@ -79,6 +78,13 @@ class WithConstants:
             made += [x.host() if memory is None else x for x in results]
         rows = zip(prepared, arrays, strict=True)
         return _holding(self.late, made, [x for x, y in rows if not isinstance(y, Array)])
+
+
+def meets_sizes(session: Session, graph: Graph, options: CompileOptions) -> bool:
+    """Whether open sizes of a graph are met in ways of their own, which know of no constants."""
+    in_parts = options.buckets or options.specialize
+    is_closed = session.backend.target.has_symbolic_sizes and not in_parts
+    return is_symbolic(graph.param_types) and not is_closed
 
 
 def hold_constants(compiled: CompiledGraph, arrays: Sequence[Any]) -> CompiledGraph:

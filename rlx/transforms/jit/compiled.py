@@ -30,7 +30,7 @@ from ...ir.tracebacks import boundary, hide_frames
 from ...ir.types import as_dtype
 from ...runtime import MISS, Executable
 from ...runtime.compiled import CompiledCode, CompiledGraph, Cost, parameter_names, places_of
-from ...runtime.constants import WithConstants, hold_constants
+from ...runtime.constants import WithConstants, hold_constants, meets_sizes
 from ...runtime.debug import tell_tier_up
 from ...runtime.queue import Pending, Queue, failing, given_calls, run_all
 from ...runtime.session import CompileOptions, default_session
@@ -415,10 +415,11 @@ class Lowered:
         options = replace(self.options, donate=given)
         if options.in_shardings is not None or options.out_shardings is not None:
             options = with_leaves(options, self.traced)
+        session = default_session(self.device)
         # each call looks whether a donated array is one from outside
-        is_open = is_symbolic(self.graph.param_types) or bool(given)
+        is_open = bool(given) or meets_sizes(session, self.graph, options)
         captures = () if is_open else self.traced.captures
-        session, fixed = default_session(self.device), replace(options, fixed=len(captures))
+        fixed = replace(options, fixed=len(captures))
         compiled = session.compile(self.graph, options=fixed)
         compiled = hold_constants(compiled, captures) if captures else compiled
         return Compiled.of(self.traced, compiled, self.mark_static, options)
