@@ -13,7 +13,11 @@ import llvmlite.binding as llvm
 import numpy as np
 
 ARM = {"neon": True, "fp-armv8": True}
-NEWER = ("avx512", "amx", "avx10")  # than AVX2
+NEWER = {  # features of processors that came after some
+    "avx2": ("avx512", "amx", "avx10", "avxvnni"),
+    "sse": ("avx", "amx", "fma", "f16c"),
+    "neon": (),
+}
 TRIPLE = "aarch64-unknown-linux-gnu"
 
 
@@ -21,10 +25,10 @@ def pretend(processor: str) -> None:
     """Let LLVM name another processor than this one; before rlx asks for it."""
     found = llvm.get_host_cpu_features()
     kept = {
-        name: has and not name.startswith(NEWER)
+        name: has and not name.startswith(NEWER[processor])
         for name, has in (ARM if processor == "neon" else found).items()
     }
-    names = {"neon": "neoverse-n1", "avx2": "haswell"}
+    names = {"neon": "neoverse-n1", "avx2": "haswell", "sse": "nehalem"}
     llvm.get_host_cpu_features = lambda: type(found)(kept)  # type: ignore[method-assign]
     llvm.get_host_cpu_name = lambda: names[processor]  # type: ignore[method-assign]
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
+from other_block_products import products
 from test_gguf_files import some_blocks
 
 import rlx
@@ -41,11 +49,27 @@ def assert_near(found, x: np.ndarray, w: nn.BlockArray, compute: str) -> None:
 def test_products_are_those_of_the_numbers(format, compute):
     size = FORMATS[format].size
     w = nn.BlockArray(rnp.asarray(some_blocks(format, rows=37, blocks=96 // size or 1)), format)
-    call = rlx.jit(lambda x, w: nn.linear(x, w, compute=compute))
+    call = rlx.jit(lambda x, w: nn.linear(x, w, compute=compute), dynamic={"x": {0: "n"}})
     for rows in (1, 3, 8, 33):
         x = some_lines(rows, w.shape[1])
         found = call(x, w)
         assert_near(found, x, w, compute)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="this is no x86")
+def test_other_processors_and_threads_give_the_same_bits():
+    assert found_by("avx2", 3) == products()
+    for name, (error, off, _) in found_by("sse", 2).items():
+        assert error < 8 and off < 0.01, name
+
+
+def found_by(processor: str, threads: int) -> dict[str, list[float]]:
+    """What the script says of each format."""
+    script = Path(__file__).with_name("other_block_products.py")
+    command = [sys.executable, str(script), processor]
+    environment = {**os.environ, "RLX_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return json.loads(done.stdout)
 
 
 def test_a_product_with_what_blocks_stand_for_stays_packed():
@@ -58,6 +82,20 @@ def test_a_product_with_what_blocks_stand_for_stays_packed():
     ):
         assert "block_dot" in rlx.jit(f).lower(x, w).compile().stages["simplified"]
         assert_near(rlx.jit(f)(x, w), x, w, "exact")
+
+
+def test_constants_are_packed_once():
+    w = nn.quantize_blocks(some_lines(40, 64), "q4_1")
+    x = some_lines(3, 64)
+    open_rows = {"dynamic": {"x": {0: "n"}}}
+    wanted = nn.linear(x, w)
+    for options in ({}, open_rows):
+        held = rlx.jit(lambda x: nn.linear(x, w), **options).lower(x).compile()
+        bound = rlx.jit(nn.linear, **options).lower(x, w).compile()
+        bound.bind(w=w)
+        for call in (held, bound):
+            np.testing.assert_allclose(call(x), wanted, rtol=1e-5, atol=1e-5)
+            assert "operands packed once: 1" in call.report() and "library" not in call.report()
 
 
 def test_derivative_and_batches():

@@ -32,7 +32,8 @@ def _ops(graph: Graph) -> Counter[str]:
 def ways(graph: Graph, mir: Graph, program: Program) -> dict[str, Counter[str]]:
     """Lines that say which ops became loops, were expanded, or call NumPy."""
     steps = [step for nested in program.programs for step in nested.steps]
-    library = Counter(step.op.name for step in steps if isinstance(step, LibraryCall))
+    calls = (step for step in steps if isinstance(step, LibraryCall))
+    library = Counter(step.op.name for step in calls if not step.is_wanted)
     left = _ops(mir)
     composites = {node.op.name for node in graph.walk() if node.op.rules.expand is not None}
     expanded = Counter(
@@ -49,4 +50,6 @@ def _told(ops: Counter[str]) -> str:
 def _kind(step: object) -> str:
     if isinstance(step, Kernel | RowGroup | Contraction):
         return {Kernel: "kernel", RowGroup: "row kernel", Contraction: "contraction"}[type(step)]
-    return "library call" if isinstance(step, LibraryCall) else type(step).__name__.lower()
+    if isinstance(step, LibraryCall):
+        return step.op.name if step.is_wanted else "library call"
+    return type(step).__name__.lower()

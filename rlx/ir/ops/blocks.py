@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dims import likely
 from ..errors import AttributeValueError, DtypeError, ShapeError
 from ..graph import Constant, Value
 from ..op import ALIGNED, define
@@ -468,6 +469,7 @@ def block_dot_fold(x: Value, w: Value, *, format: str, compute: str) -> Value | 
 
 
 block_dot.work("exact")  # what is rounded is the user's choice already
+block_dot.library_work("direct", lambda x, w, **attrs: 2.0 * likely(x.size) * likely(w.shape[0]))
 
 
 @dequantize_blocks.multiplied

@@ -86,7 +86,8 @@ def nests(step: Step, outer: tuple[Variable, ...] = ()) -> Iterator[Nest]:
             count = moved * likely(step.rows) * length * math.log2(max(length, 2))
             yield Nest((), (), (), "sort", count)
         case LibraryCall():
-            yield Nest((), (), (), "library", float(trips(outer)))
+            if not step.is_wanted:
+                yield Nest((), (), (), "library", float(trips(outer)))
             if step.op.rules.library_work is not None:
                 kind, operations = step.op.rules.library_work
                 count = operations(*step.input_types, **step.attrs)

@@ -242,7 +242,10 @@ class Chain:
 
 @record(eq=False)
 class LibraryCall:
-    """A call of an op's NumPy reference on whole buffers: `op.run(arrays, attrs)`."""
+    """A call of an op's NumPy reference on whole buffers: `op.run(arrays, attrs)`.
+
+    For an op that `Target.wants` the backend may have code that gives about the same.
+    """
 
     op: Op
     attrs: dict[str, Any]
@@ -251,6 +254,7 @@ class LibraryCall:
     # of the arrays; their buffers may have other shapes, and pairs of parts for complex elements
     input_types: tuple[Type, ...]
     source: Source | None = None
+    is_wanted: bool = False
 
 
 @record(eq=False)

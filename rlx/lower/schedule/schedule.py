@@ -239,7 +239,8 @@ def library_call(scheduler: Scheduler, node: Node) -> LibraryCall:
     inputs = tuple(scheduler.buffer(a) for a in node.args)
     outputs = tuple(scheduler.result_buffer(r) for r in node.results)
     types = tuple(a.type for a in node.args)
-    return LibraryCall(node.op, node.attrs, inputs, outputs, types, node.source)
+    is_wanted = node.op.name in scheduler.target.wants
+    return LibraryCall(node.op, node.attrs, inputs, outputs, types, node.source, is_wanted)
 
 
 def parts_kernel(scheduler: Scheduler, node: Node) -> Kernel:

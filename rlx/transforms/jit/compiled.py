@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 
-from ...ir.bind import is_symbolic
 from ...ir.config import config
 from ...ir.errors import ArgumentError, StructureError
 from ...ir.graph import Graph

@@ -124,29 +124,43 @@ def _valued(f: Function, vector: Vector, codes: str, values: Sequence[int]) -> s
 def _pack_scales(f: Function, packed: Packed, source: str, target: str, line: str) -> None:
     """Pack the scales and minima of one line in a block of the file."""
     layout = packed.source
-    units = [_power(f, source, layout.scale) if layout.is_power else _half(f, source, layout.scale)]
+    kind, size = Vector(packed.scale), as_dtype(packed.scale).itemsize
+    rows = [(layout.scale, layout.scales, packed.scale_place)]
     if layout.minimum is not None:
-        units.append(_half(f, source, layout.minimum))
-    for number, (unit, codes) in enumerate(
-        zip(units, (layout.scales, layout.minima), strict=False)
-    ):
+        rows.append((layout.minimum, layout.minima, packed.minimum_place))
+    for is_minimum, (unit_place, codes, place_of) in enumerate(rows):
+        unit = _unit(f, packed, source, unit_place)
         for group in range(layout.size // packed.group):
             found = unit
             if codes is not None:
                 found = f.emit(f"fmul float {unit}, {_number(f, codes, source, group)}")
-                found = f.emit(f"fneg float {found}") if number else found
+                found = f.emit(f"fneg float {found}") if is_minimum else found
             block, rest = divmod(group, packed.groups)
-            place = packed.minimum_place(rest) if number else packed.scale_place(rest)
-            start = f.offset(target, "i8", str(block * packed.nbytes + place))
-            kind = Vector(packed.scale)
-            if packed.scale == "float16":
-                found = f.emit(f"fptrunc float {found} to half")
-            f.store(kind, found, f.offset(start, kind.element, line), as_dtype(kind.dtype).itemsize)
+            start = f.offset(target, "i8", str(block * packed.nbytes + place_of(rest)))
+            f.store(kind, found, f.offset(start, kind.element, line), size)
 
 
-def _half(f: Function, source: str, place: int) -> str:
-    half = f.emit(f"load half, ptr {f.offset(source, 'i8', str(place))}, align 1")
-    return f.emit(f"fpext half {half} to float")
+def _unit(f: Function, packed: Packed, source: str, place: int) -> str:
+    """The scale or minimum of a block."""
+    if packed.source.is_power:
+        return _power(f, source, place)
+    start = f.offset(source, "i8", str(place))
+    if packed.scale == "float16":
+        return f.emit(f"load half, ptr {start}, align 1")
+    return _widened(f, f.emit(f"load i16, ptr {start}, align 1"))
+
+
+def _widened(f: Function, bits: str) -> str:
+    """The float32 of a float16's bits, by instructions that all processors have."""
+    bits = f.emit(f"zext i16 {bits} to i32")
+    size = f.emit(f"shl i32 {f.emit(f'and i32 {bits}, 32767')}, 13")
+    number = f.emit(f"bitcast i32 {size} to float")
+    scaled = f.emit(f"fmul float {number}, {f.constant(SINGLE, 2.0**112)}")  # of subnormals, too
+    is_finite = f.emit(f"icmp ult i32 {size}, {0x7C00 << 13}")
+    odd = f.emit(f"bitcast i32 {f.emit(f'or i32 {size}, {0x7F800000}')} to float")
+    found = f.select(SINGLE, is_finite, scaled, odd)
+    is_negative = f.emit(f"icmp ugt i32 {bits}, 32767")
+    return f.select(SINGLE, is_negative, f.emit(f"fneg float {found}"), found)
 
 
 def _byte(f: Function, source: str, place: int) -> str:

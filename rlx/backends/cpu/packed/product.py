@@ -24,7 +24,6 @@ from .lines import Method, lines_function, method_of
 from .pack import pack_function
 from .tile import tile_function
 
-CLAIMED = "block_dot"  # the op of which library calls are made here
 ROWS = 64  # lines of x that are prepared at a time
 GROUPS = {16: (8, 4, 2, 1), 8: (4, 2, 1), 4: (4, 1)}  # lanes -> lines of x in registers
 SHARED_ROWS = 16  # lines of x of a thread, from which on each takes some
@@ -35,7 +34,7 @@ INT = Vector("int64")
 
 def is_claimed(step: Step) -> bool:
     """Whether a step is a product with packed numbers that there is code for."""
-    if not isinstance(step, LibraryCall) or step.op.name != CLAIMED:
+    if not isinstance(step, LibraryCall) or not step.is_wanted:
         return False
     return step.input_types[0].dtype == np.float32 and step.input_types[1].is_static
 
