@@ -154,3 +154,11 @@ def test_wrong_products_are_refused():
         nn.linear(some_lines(2, 32), w)
     with pytest.raises(ShapeError, match="matrix"):
         nn.linear(some_lines(2, 64), w[0])
+
+
+def test_the_number_of_packed_lines_may_be_open():
+    call = rlx.jit(nn.linear, dynamic={"w.data": {0: "n"}})
+    x = some_lines(3, 64)
+    for count in (5, 33):
+        w = nn.quantize_blocks(some_lines(count, 64), "q4_1")
+        assert_near(call(x, w), x, w, "exact")

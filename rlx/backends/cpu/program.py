@@ -61,7 +61,6 @@ from .llvm.text import AS_WRITTEN, KERNEL, Function, Module, Vector
 from .loops.costs import LOOPS, Loops, brief, loops_cost, parts_of, product_cost, splits, trip_loops
 from .loops.in_order import emit_scan, emit_scatter
 from .loops.kernels import KERNEL_PARAMETERS, Layout, emit_kernel, emit_rows
-from .packed.product import BlockProduct, emit_block_product, is_claimed
 from .products.constants import PackedConstants, emit_prepare, pack_constants
 from .products.contraction import (
     ChainPlan,
@@ -223,7 +222,7 @@ class ProgramWriter:
             origin, target = (layout.pointer(f, b) for b in (step.origin, step.target))
             copy_bytes(f, target, origin, f.number(step.target.nbytes))
         elif isinstance(step, LibraryCall):
-            if is_claimed(step):
+            if step.is_wanted:
                 self._block_product(f, step, layout)
             else:
                 self._call(f, op_call(step), step, layout)
@@ -346,6 +345,8 @@ class ProgramWriter:
         self.scratch = max(self.scratch, scratch_bytes(step, plan, most, self.host))
 
     def _block_product(self, f: Function, step: LibraryCall, layout: Layout) -> None:
+        from .packed.product import BlockProduct, emit_block_product  # few programs have one
+
         product = BlockProduct.of(step, self.host)
         self.cost += product.cost
         extents = [product.rows, product.lines, product.depth]

@@ -78,8 +78,8 @@ class Packed:
         return self.scale_place(self.groups * (2 if self.has_minimum else 1))
 
     def panel_bytes(self, lines: int, depth: int) -> int:
-        """The bytes of a matrix of so many lines."""
-        return -(-lines // LINES) * (depth // BLOCK) * self.nbytes
+        """The bytes of so many lines of `depth` blocks."""
+        return -(-lines // LINES) * depth * self.nbytes
 
 
 def has(host: Host, *features: str) -> bool:

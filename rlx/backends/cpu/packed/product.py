@@ -32,13 +32,6 @@ BYTES = 20.0  # that are read in one
 INT = Vector("int64")
 
 
-def is_claimed(step: Step) -> bool:
-    """Whether a step is a product with packed numbers that there is code for."""
-    if not isinstance(step, LibraryCall) or not step.is_wanted:
-        return False
-    return step.input_types[0].dtype == np.float32 and step.input_types[1].is_static
-
-
 @record
 class BlockProduct:
     """A claimed step: its sizes, and how it is computed."""
@@ -46,7 +39,7 @@ class BlockProduct:
     step: LibraryCall
     method: Method
     rows: Size  # lines of x
-    lines: int  # packed ones
+    lines: Size  # packed ones
     depth: int  # blocks of a line
 
     @classmethod
@@ -58,7 +51,7 @@ class BlockProduct:
         rows: Size = 1
         for size in x.shape[:-1]:
             rows *= size
-        return cls(step, method, rows, static(w.shape[0]), static(x.shape[-1]) // BLOCK)
+        return cls(step, method, rows, w.shape[0], static(x.shape[-1]) // BLOCK)
 
     @property
     def is_packed(self) -> bool:
@@ -84,8 +77,9 @@ class BlockProduct:
     @property
     def cost(self) -> float:
         """Rough nanoseconds on one thread."""
-        products = 2.0 * likely(self.rows) * self.lines * self.depth * BLOCK
-        nbytes = self.method.packed.panel_bytes(self.lines, self.depth * BLOCK)
+        lines = likely(self.lines)
+        products = 2.0 * likely(self.rows) * lines * self.depth * BLOCK
+        nbytes = self.method.packed.panel_bytes(lines, self.depth)
         return max(products / RATE[self.method.kind], nbytes / BYTES)
 
 
@@ -99,7 +93,8 @@ def emit_block_product(
     part, parts = ("%part", "%parts") if is_shared else ("0", "1")
     scratch = f.offset(scratch, "i8", f.emit(f"mul i64 {part}, {product.scratch_bytes}"))
     pointers = ", ".join(f"ptr {p}" for p in (x, w, out, scratch))
-    numbers = (f.number(product.rows), product.lines, product.depth, product.prepared_bytes)
+    sizes = f.number(product.rows), f.number(product.lines)
+    numbers = (*sizes, product.depth, product.prepared_bytes)
     given = ", ".join(f"i64 {n}" for n in (*numbers, part, parts))
     f.do(f"call void @{name}({pointers}, {given})")
 
@@ -203,6 +198,13 @@ class BlockPacking:
     depth: int
     panels: Buffer
 
+    def emit(self, module: Module, f: Function, layout: Layout) -> None:
+        """Emit the packing."""
+        name = pack_function(module, self.packed)
+        source, target = (layout.pointer(f, b) for b in (self.blocks, self.panels))
+        numbers = f"i64 {self.lines}, i64 {self.depth}, i64 0, i64 {-(-self.lines // LINES)}"
+        f.do(f"call void @{name}(ptr {source}, ptr {target}, {numbers})")
+
 
 def with_packed_blocks(
     steps: list[Step], fixed: Collection[Buffer], host: Host
@@ -211,24 +213,19 @@ def with_packed_blocks(
     packings: dict[tuple[Buffer, Packed], BlockPacking] = {}
     made: list[Step] = []
     for step in steps:
-        if not isinstance(step, LibraryCall) or not is_claimed(step) or step.inputs[1] not in fixed:
+        if not isinstance(step, LibraryCall) or not _is_fixed(step, fixed):
             made.append(step)
             continue
         product, blocks = BlockProduct.of(step, host), step.inputs[1]
-        packed = product.method.packed
+        packed, lines = product.method.packed, static(product.lines)
         key = blocks, packed
         if key not in packings:
-            count = packed.panel_bytes(product.lines, product.depth * BLOCK)
+            count = packed.panel_bytes(lines, product.depth)
             panels = Buffer(f"blocks{len(packings)}", Type(np.dtype(np.uint8), (count,)), "input")
-            packings[key] = BlockPacking(blocks, packed, product.lines, product.depth, panels)
+            packings[key] = BlockPacking(blocks, packed, lines, product.depth, panels)
         made.append(replace(step, inputs=(step.inputs[0], packings[key].panels)))
     return made, list(packings.values())
 
 
-def emit_block_packing(module: Module, f: Function, packing: BlockPacking, layout: Layout) -> None:
-    """Emit the packing of a constant."""
-    name = pack_function(module, packing.packed)
-    source, target = (layout.pointer(f, b) for b in (packing.blocks, packing.panels))
-    tiles = -(-packing.lines // LINES)
-    numbers = f"i64 {packing.lines}, i64 {packing.depth}, i64 0, i64 {tiles}"
-    f.do(f"call void @{name}(ptr {source}, ptr {target}, {numbers})")
+def _is_fixed(step: LibraryCall, fixed: Collection[Buffer]) -> bool:
+    return step.is_wanted and step.inputs[1] in fixed and step.input_types[1].is_static

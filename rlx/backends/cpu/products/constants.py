@@ -8,6 +8,7 @@ arrays. Panels are further inputs; a fixed array that nothing else reads is an i
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,16 +18,18 @@ from ....ir.types import Type
 from ....lower.lir.access import reads
 from ....lower.lir.expr import Expr, Load
 from ....lower.lir.index import Index, Variable
-from ....lower.lir.program import Buffer, Contraction, Program
+from ....lower.lir.program import Buffer, Contraction, LibraryCall, Program
 from ..llvm.host import Host
 from ..llvm.text import AS_WRITTEN, Function, Module, Vector
 from ..loops.kernels import Layout, buffers_of, open_scope
 from ..loops.scope import Scope
-from ..packed.product import BlockPacking, emit_block_packing, with_packed_blocks
 from .contraction import is_matrix, is_native, plan_contraction, rows_along_columns, sides
 from .emit import emit_pack
 from .problem import HALVES, UNTUNED, Blocking, Tuning, memory_type
 from .view import OperandView, emit_view_pack
+
+if TYPE_CHECKING:
+    from ..packed.product import BlockPacking
 
 FEW_ROWS = 96  # of half floats, which packing would widen, and so double what is read
 
@@ -66,10 +69,14 @@ def pack_constants(
             else step
             for step in program.steps
         ]
-    program.steps, blocks = with_packed_blocks(program.steps, set(fixed), host)
+    blocks: list[BlockPacking] = []
+    if any(isinstance(step, LibraryCall) and step.is_wanted for step in program.steps):
+        from ..packed.product import with_packed_blocks  # few programs have such steps
+
+        program.steps, blocks = with_packed_blocks(program.steps, set(fixed), host)
     read = {b for step in program.steps for b in reads(step)}
     kept = tuple(i for i, b in enumerate(fixed) if b in read)
-    every = [*packings, *blocks]
+    every: list[Packing | BlockPacking] = [*packings, *blocks]
     panels = tuple(p.panels for p in every)
     program.inputs = (*free, *(fixed[i] for i in kept), *panels)
     return PackedConstants(count, kept, tuple(b.nbytes for b in panels)), every
@@ -138,8 +145,8 @@ def emit_prepare(
     layout = Layout({b: i for i, b in enumerate(table)}, -1, {})
     packers: dict[tuple[Blocking, str], str] = {}
     for number, packing in enumerate(packings):
-        if isinstance(packing, BlockPacking):
-            emit_block_packing(module, f, packing, layout)
+        if not isinstance(packing, Packing):
+            packing.emit(module, f, layout)
             continue
         blocking, which = packing.blocking, packing.which
         operand, name = packing.operand, f"pack_{number}"
