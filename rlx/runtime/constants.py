@@ -50,7 +50,7 @@ class WithConstants:
         if parts.early.results:
             plain = replace(options, donate=(), specialize=False, buckets=(), fixed=0)
             early = session.compile(parts.early, options=plain)
-        is_open = meets_sizes(session, parts.late, options)
+        is_open = is_symbolic(parts.late.param_types) and meets_sizes(session, options)
         count, buckets = (0, options.buckets) if is_open else (parts.count, ())
         late = session.compile(parts.late, options=replace(options, fixed=count, buckets=buckets))
         return cls({i: graph.params[i] for i in fixed}, early, late, parts.kept, casts)
@@ -80,11 +80,10 @@ class WithConstants:
         return _holding(self.late, made, [x for x, y in rows if not isinstance(y, Array)])
 
 
-def meets_sizes(session: Session, graph: Graph, options: CompileOptions) -> bool:
-    """Whether open sizes of a graph are met in ways of their own, which know of no constants."""
+def meets_sizes(session: Session, options: CompileOptions) -> bool:
+    """Whether open sizes are met in ways of their own, which know of no constants."""
     in_parts = options.buckets or options.specialize
-    is_closed = session.backend.target.has_symbolic_sizes and not in_parts
-    return is_symbolic(graph.param_types) and not is_closed
+    return bool(in_parts) or not session.backend.target.has_symbolic_sizes
 
 
 def hold_constants(compiled: CompiledGraph, arrays: Sequence[Any]) -> CompiledGraph:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 
+from ...ir.bind import is_symbolic
 from ...ir.config import config
 from ...ir.errors import ArgumentError, StructureError
 from ...ir.graph import Graph
@@ -416,7 +417,9 @@ class Lowered:
             options = with_leaves(options, self.traced)
         session = default_session(self.device)
         # each call looks whether a donated array is one from outside
-        is_open = bool(given) or meets_sizes(session, self.graph, options)
+        is_open = bool(given)
+        if is_symbolic(self.graph.param_types):
+            is_open = is_open or meets_sizes(session, options)
         captures = () if is_open else self.traced.captures
         fixed = replace(options, fixed=len(captures))
         compiled = session.compile(self.graph, options=fixed)
