@@ -1,14 +1,16 @@
-"""Models that others trained: a file comes in, text goes out.
+"""Models that others trained: a file comes in, text or vectors come out.
 
-`load` opens one, `LanguageModel` writes text, `llama.py` has what it computes, as pure functions
-over a tree of weights. Read `llama.py` first, then `steps.py` and `generation.py`.
+`load` opens one, `LanguageModel` writes text, `Encoder` makes vectors of it; `llama.py` and
+`bert.py` have what they compute, as pure functions over a tree of weights. Read `llama.py` first,
+then `steps.py` and `generation.py`.
 """
 
 from ..ir.lazy import listed as _listed
+from .encoder import Encoder as Encoder
 from .generation import Completion as Completion
 from .language import LanguageModel as LanguageModel
 from .loading import load as load
 from .sampling import Sampling as Sampling
 
-__all__ = ["Completion", "LanguageModel", "Sampling", "load"]
+__all__ = ["Completion", "Encoder", "LanguageModel", "Sampling", "load"]
 __dir__ = _listed(__name__)

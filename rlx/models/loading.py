@@ -15,6 +15,9 @@ from ..ir.errors import FileMissingError
 from ..ir.files import as_path, naming, reaching
 from ..ir.record import replace
 from ..trace.arguments import choice
+from .bert import Bert
+from .bert_files import SETTINGS as OF_BERT, read_bert
+from .encoder import Encoder
 from .language import LanguageModel
 from .llama_files import SETTINGS as OF_LLAMA, read_llama
 from .settings import Settings, flattened
@@ -25,20 +28,21 @@ COMPUTE = ("exact", "int8")
 Reader = tuple[Callable[..., Any], Mapping[str, tuple[str, ...]]]
 ARCHITECTURES: dict[str, Reader] = {
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), (read_llama, OF_LLAMA)),
+    "bert": (read_bert, OF_BERT),
 }
 ARCHITECTURE, TEMPLATE = "general.architecture", "tokenizer.chat_template"
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
 
-def load(path: str | PathLike[str], *, compute: str = "exact") -> LanguageModel:
-    """Open the language model at `path`: a GGUF file, or a folder of Hugging Face.
+def load(path: str | PathLike[str], *, compute: str = "exact") -> Any:
+    """Open the model at `path`: a GGUF file, or a folder of Hugging Face.
 
     A folder has `config.json`, `model.safetensors` or several files and their index, and
     `tokenizer.json`. Files are mapped: weights are read when they are first used, and stay in their
     blocks of few bits; the files must stay as they are meanwhile. `compute` is "exact", the numbers
     that the weights stand for, or "int8", faster: activations are rounded to eight bits where
-    weights are in blocks. Returns a `LanguageModel`. Raises a `FileFormatError` for damaged files
-    and for models that rlx has not, which it names.
+    weights are in blocks. Returns a `LanguageModel` or an `Encoder`. Raises a `FileFormatError` for
+    damaged files and for models that rlx has not, which it names.
 
     >>> import rlx, tempfile
     >>> rlx.models.load(tempfile.mkdtemp())
@@ -52,7 +56,7 @@ def load(path: str | PathLike[str], *, compute: str = "exact") -> LanguageModel:
         return (_from_folder if place.is_dir() else _from_gguf)(place, compute)
 
 
-def _from_gguf(place: Path, compute: str) -> LanguageModel:
+def _from_gguf(place: Path, compute: str) -> Any:
     if place.suffix.lower() == ".safetensors":
         refuse("weights alone say nothing of the model", f"give its folder, with {CONFIG}")
     file = open_file(place, mapped=True)
@@ -62,15 +66,17 @@ def _from_gguf(place: Path, compute: str) -> LanguageModel:
     tensors = Tensors([file])
     model, weights = read(name, Settings(file.metadata, first, "the metadata"), tensors, GGUF)
     tensors.check_all_taken()
-    tokenizer = Tokenizer.from_gguf(file.metadata)
+    tokenizer, model = Tokenizer.from_gguf(file.metadata), replace(model, compute=compute)
+    if isinstance(model, Bert):
+        return Encoder(model, weights, tokenizer)
     ids = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
     texts = {n: tokenizer.decode([i], special=True) for n, i in ids.items() if i is not None}
     source = file.metadata.get(TEMPLATE)
     template = None if source is None else ChatTemplate(source, texts)
-    return LanguageModel(replace(model, compute=compute), weights, tokenizer, template)
+    return LanguageModel(model, weights, tokenizer, template)
 
 
-def _from_folder(place: Path, compute: str) -> LanguageModel:
+def _from_folder(place: Path, compute: str) -> Any:
     config = _json(place / CONFIG)
     name = config.get("model_type")
     read, names = _known(name)
@@ -81,6 +87,8 @@ def _from_folder(place: Path, compute: str) -> LanguageModel:
     given = place / "tokenizer.json"
     tokenizer = Tokenizer.from_json(given) if given.exists() else None
     model = replace(model, compute=compute)
+    if isinstance(model, Bert):
+        return Encoder(_pooled(place, model), weights, tokenizer)
     return LanguageModel(model, weights, tokenizer, _template(place), _ends(place, config))
 
 
@@ -96,9 +104,13 @@ def _known(name: Any) -> Reader:
 # -- the files of a folder -------------------------------------------------------------------------
 
 
-def _json(place: Path) -> dict[str, Any]:
+def _bytes(place: Path) -> bytes:
     with reaching(place, "read"):
-        text = place.read_bytes()
+        return place.read_bytes()
+
+
+def _json(place: Path) -> dict[str, Any]:
+    text = _bytes(place)
     found = parse_json(text, place.name, len(text) + ROOM)
     if not isinstance(found, dict):
         refuse(f"{place.name} is no JSON object")
@@ -146,3 +158,23 @@ def _ends(place: Path, config: Mapping[str, Any]) -> list[int]:
     found = (_json(own) if own.exists() else {}).get("eos_token_id", config.get("eos_token_id"))
     listed = found if isinstance(found, list) else [found]
     return [x for x in listed if type(x) is int]
+
+
+def _pooled(place: Path, model: Bert) -> Bert:
+    """An encoder with what the files of a sentence transformer say of its vectors."""
+    pooling, modules = place / "1_Pooling" / CONFIG, place / "modules.json"
+    limits = place / "sentence_bert_config.json"
+    if limits.exists():
+        most = _json(limits).get("max_seq_length")
+        model = replace(model, context=min(model.context, most)) if type(most) is int else model
+    if modules.exists():
+        model = replace(model, is_normalized=b"Normalize" in _bytes(modules))
+    chosen = _json(pooling) if pooling.exists() else {}
+    kinds = [
+        key for key, value in chosen.items() if key.startswith("pooling_mode_") and value is True
+    ]
+    if kinds == ["pooling_mode_cls_token"]:
+        return replace(model, pooling="cls")
+    if kinds not in ([], ["pooling_mode_mean_tokens"]):
+        refuse(f"vectors are made by {', '.join(kinds)}, which rlx has not")
+    return model

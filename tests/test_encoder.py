@@ -1,0 +1,135 @@
+"""Encoders of text: the vectors of a float64 computation, and the same bits in any company."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from real_models import minilm_path
+from safetensors.numpy import load_file, save_file
+
+import rlx
+from rlx.ir.errors import BoundsError, FileFormatError
+
+TEXTS = [
+    "A man is eating food.",
+    "A man is eating a piece of bread.",
+    "The girl is carrying a baby, and the baby laughs: " + "ha " * 30,
+]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return rlx.models.load(minilm_path())
+
+
+def reference(folder, ids: list[int], pooling: str = "mean") -> np.ndarray:
+    """The vector of a text in float64 and NumPy."""
+    w = {n: x.astype(np.float64) for n, x in load_file(folder / "model.safetensors").items()
+         if x.dtype.kind == "f"}  # fmt: skip
+    config = json.loads((folder / "config.json").read_text())
+    erf = np.vectorize(math.erf, otypes=[np.float64])
+
+    def norm(x, name):
+        y = x - x.mean(-1, keepdims=True)
+        y /= np.sqrt((y * y).mean(-1, keepdims=True) + config["layer_norm_eps"])
+        return y * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    def linear(x, name):
+        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    x = w["embeddings.word_embeddings.weight"][ids]
+    x = x + w["embeddings.position_embeddings.weight"][: len(ids)]
+    x = norm(x + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+    heads = config["num_attention_heads"]
+    for i in range(config["num_hidden_layers"]):
+        name = f"encoder.layer.{i}"
+        q, k, v = (
+            linear(x, f"{name}.attention.self.{part}").reshape(len(ids), heads, -1)
+            for part in ("query", "key", "value")
+        )
+        p = np.exp(np.einsum("thd,shd->hts", q, k) / math.sqrt(q.shape[-1]))
+        p /= p.sum(-1, keepdims=True)
+        means = np.einsum("hts,shd->thd", p, v).reshape(len(ids), -1)
+        y = linear(means, f"{name}.attention.output.dense")
+        x = norm(x + y, f"{name}.attention.output.LayerNorm")
+        y = linear(x, f"{name}.intermediate.dense")
+        y = y * (1 + erf(y / math.sqrt(2))) / 2
+        x = norm(x + linear(y, f"{name}.output.dense"), f"{name}.output.LayerNorm")
+    x = x.mean(0) if pooling == "mean" else x[0]
+    return x / np.sqrt((x * x).sum())
+
+
+def test_vectors_of_the_real_model_are_those_of_float64(encoder):
+    found = encoder.encode(TEXTS).host()
+    for text, vector in zip(TEXTS, found, strict=True):
+        ids = encoder.tokenizer.encode(text, add_special=True)
+        np.testing.assert_allclose(vector, reference(minilm_path(), ids), atol=2e-6)
+    assert found[0] @ found[1] > 0.7 > 0.2 > found[0] @ found[2]
+
+
+def test_a_text_has_the_same_bits_alone_and_among_others(encoder):
+    together = encoder.encode(TEXTS).host()
+    for text, vector in zip(TEXTS, together, strict=True):
+        np.testing.assert_array_equal(encoder.encode(text).host(), vector)
+
+
+def test_long_texts_are_cut_only_when_asked_for(encoder):
+    with pytest.raises(BoundsError, match=r"a text has \d+ tokens, the model's context 256"):
+        encoder.encode("word " * 300)
+    assert encoder.encode("word " * 300, truncate=True).shape == (384,)
+
+
+def small_folder(folder, **changes) -> None:
+    """A tiny encoder with random weights, in the files of Hugging Face."""
+    rng, size, hidden = np.random.default_rng(0), 12, 20
+    config = {"model_type": "bert", "num_hidden_layers": 1, "hidden_size": size}
+    config |= {"intermediate_size": hidden, "num_attention_heads": 3, "layer_norm_eps": 1e-12}
+    config |= {"max_position_embeddings": 16, "hidden_act": "gelu", **changes}
+    (folder / "config.json").write_text(json.dumps(config))
+    shapes = {f"embeddings.{n}_embeddings.weight": (count, size)
+              for n, count in (("word", 30), ("position", 16), ("token_type", 2))}  # fmt: skip
+    parts = ["attention.self.query", "attention.self.key", "attention.self.value"]
+    parts += ["attention.output.dense", "intermediate.dense", "output.dense"]
+    for part in parts:
+        inner = (hidden, size) if "inter" in part else (size, hidden)
+        shape = inner if part in ("intermediate.dense", "output.dense") else (size, size)
+        shapes[f"encoder.layer.0.{part}.weight"] = shape
+        shapes[f"encoder.layer.0.{part}.bias"] = shape[:1]
+    for norm in ("attention.output", "output"):
+        for name in ("weight", "bias"):
+            shapes[f"encoder.layer.0.{norm}.LayerNorm.{name}"] = (size,)
+    shapes |= {f"embeddings.LayerNorm.{name}": (size,) for name in ("weight", "bias")}
+    weights = {n: rng.normal(size=s).astype(np.float32) for n, s in shapes.items()}
+    save_file(weights, folder / "model.safetensors")
+
+
+def test_a_model_may_take_the_first_state(tmp_path):
+    small_folder(tmp_path)
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    model = rlx.models.load(tmp_path)
+    assert model.config.pooling == "cls"
+    ids, counts = np.array([[5, 6, 7, 8]], "int32"), np.array([4], "int32")
+    found = rlx.models.bert.encode(model.config, model.weights, ids, counts)
+    np.testing.assert_allclose(found[0], reference(tmp_path, [5, 6, 7, 8], "cls"), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"hidden_act": "relu"}, "hidden_act is 'relu', which rlx has not"),
+        ({"num_hidden_layers": 2}, "no tensor 'encoder.layer.1"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is '0', not a positive whole number"),
+        ({"hidden_size": 15}, "the settings say"),
+        ({"layer_norm_eps": "x"}, "not a finite number"),
+        ({"model_type": "t5"}, "of the architecture 't5', which rlx has not"),
+        ({"num_attention_heads": 5}, "12 features part not equally among 5 heads"),
+    ],
+)
+def test_settings_that_do_not_fit_are_named(tmp_path, changes, what):
+    small_folder(tmp_path, **changes)
+    with pytest.raises(FileFormatError, match=what):
+        rlx.models.load(tmp_path)
