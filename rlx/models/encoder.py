@@ -23,7 +23,8 @@ MOST_TOKENS = 4096  # of a batch, with those that fill up its texts
 class Encoder:
     """A model that turns texts into vectors; `rlx.models.load` opens one.
 
-    `config` has the sizes, `weights` is the tree of arrays that `rlx.models.bert` computes with.
+    `config` has the sizes, `weights` is the tree of arrays that `rlx.models.bert` computes with,
+    `tokenizer` may be None.
     """
 
     def __init__(
@@ -39,7 +40,8 @@ class Encoder:
         """The vectors of `texts`: f32[count, size], or f32[size] of one text.
 
         A text has the same bits alone and among others. With `truncate` the end of a text that has
-        more tokens than the model's context is left out; without it is a `BoundsError`.
+        more tokens than the model's context is left out; without it is a `BoundsError`. What is
+        no text is an `ArgumentError`.
         """
         listed = names_of("encode: texts", texts)
         if self.tokenizer is None:
