@@ -247,7 +247,12 @@ else:
                     "it is in rlx.numpy",
                 ),
                 "no_grad": "only what rlx.grad wraps is differentiated; rlx.stop_gradient ends it",
-                "where": "use rlx.numpy.where",
+                **{
+                    name: f"use rlx.numpy.{name}"
+                    for name in "where float32 float16 bfloat16 int32 concatenate einsum".split()
+                },
+                "cuda": 'rlx.devices() lists devices, x.to("cuda") moves an array',
+                "tree_map": "use rlx.tree.map",
             },
         ),
     )

@@ -18,6 +18,8 @@ from types import ModuleType
 
 import numpy as np
 
+from rlx.ir.errors import Absent
+
 LIST = Path(__file__).with_suffix(".txt")
 ROOTS = (
     "rlx",
@@ -118,7 +120,7 @@ def _of_value(place: str, value: object) -> Iterator[tuple[str, object]]:
         for base in value.__mro__:
             if base.__module__.startswith("rlx"):
                 for key, member in vars(base).items():
-                    if not key.startswith("_"):
+                    if not key.startswith("_") and not isinstance(member, Absent):
                         yield f"{place}.{key}", getattr(member, "__func__", member)
 
 

@@ -8,11 +8,11 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.ir.errors import DeviceMismatchError, DtypeError, ImmutableError, ShapeError
+from rlx.ir.errors import Absent, DeviceMismatchError, DtypeError, ImmutableError, ShapeError
 from rlx.ir.types import as_dtype
 from rlx.trace.apply import apply
 from rlx.trace.array import Array
-from rlx.trace.operators import Absent, Operators
+from rlx.trace.operators import Operators
 
 
 def test_slots_are_the_contract_with_machine_code():

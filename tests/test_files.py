@@ -241,6 +241,8 @@ def test_static_fields_are_compared():
     assert float(from_bytes(data, like={"x": [Scaled(rnp.zeros(2), 3.0)]})["x"][0].weight[0]) == 1.0
     with pytest.raises(rlx.StructureError, match=r"x.0.factor is 3.0 in the file, 1.0 in the tree"):
         from_bytes(data, like={"x": [Scaled(rnp.ones(2))]})
+    trained = to_bytes(nn.BatchNorm(2, use_bias=False))  # which says nothing of its use
+    assert from_bytes(trained, like=nn.inference(nn.BatchNorm(2, use_bias=False))).inference
 
 
 def test_what_the_file_holds_goes_where_the_tree_is():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import numpy as np
 import pytest
 
@@ -61,6 +64,13 @@ def test_the_fix_says_what_to_write(wrong, advice):
         (X, "numpy", "numpy.asarray(x)"),
         (X, "cuda", 'x.to("cuda")'),
         (X, "detach", "rlx.stop_gradient(x)"),
+        (X, "permute", "x.transpose(axes)"),
+        (nn.Linear(2, 2, key=rlx.random.key(0)), "parameters", "rlx.tree.leaves(model)"),
+        (nn.Linear(2, 2, key=rlx.random.key(0)), "eval", "nn.inference(model)"),
+        (nn, "Softmax", "nn.softmax, a function"),
+        (optim, "cosine_decay_schedule", "optim.schedules.cosine"),
+        (optim, "clip", "optim.clip_by_value"),
+        (rlx, "float32", "rlx.numpy"),
         (nn, "Unheard", "has no attribute 'Unheard'"),
     ],
 )
@@ -69,6 +79,37 @@ def test_names_of_other_libraries_say_what_to_use(home, name, advice):
     with pytest.raises(AttributeError) as caught:
         getattr(home, name)
     assert advice in str(caught.value)
+
+
+def test_advice_names_what_there_is():
+    for home in (optim, nn):
+        for text in inspect.getclosurevars(home.__getattr__).nonlocals["advice"].values():
+            for path in re.findall(r"(?:nn|optim)(?:\.\w+)+", text):
+                assert eval(path, {"nn": nn, "optim": optim}) is not None
+
+
+def test_fields_and_methods_may_have_names_of_other_libraries():
+    class Model(nn.Module):
+        train: rlx.Array
+        parameters: int = nn.field(static=True)
+
+        def eval(self):
+            return self.train * self.parameters
+
+    model = Model(X, 3)
+    assert np.array_equal(model.eval(), X * 3) and rlx.tree.leaves(model)[0] is model.train
+    assert {"train", "eval", "replace"} <= {*dir(model)} and "state_dict" not in dir(model)
+    assert "permute" not in dir(X) and "transpose" in dir(X)
+
+
+def test_losses_of_columns_and_rows_are_no_table():
+    for loss in (nn.losses.mean_squared_error, nn.losses.binary_cross_entropy, nn.losses.hinge):
+        with pytest.raises(rlx.errors.ShapeError, match=r"shape \(3, 1\), the targets \(3,\)"):
+            loss(rnp.ones((3, 1)), rnp.ones(3))
+        assert loss(rnp.ones((3, 2)), rnp.ones(2), reduction="none").shape == (3, 2)
+    with pytest.raises(ArgumentError, match=r"view: 6 is a shape") as caught:
+        rnp.ones((2, 3)).view(6)
+    assert caught.value.fix.startswith("x.reshape(6)")
 
 
 def test_keywords_that_a_layer_does_not_take():

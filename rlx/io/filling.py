@@ -275,8 +275,15 @@ def _placed(value: Any, leaf: Any) -> Any:
 def _other_static(
     ours: Mapping[str, Any], theirs: Mapping[str, Any], is_chosen: Callable[[str], bool]
 ) -> dict[str, str]:
-    """The static fields that have one value in the file, another in the tree."""
-    both = [name for name in ours if name in theirs and is_chosen(name)]
+    """The static fields that have one value in the file, another in the tree.
+
+    Whether a layer is in inference mode is the tree's alone.
+    """
+    both = [
+        name
+        for name in ours
+        if name in theirs and is_chosen(name) and name.rpartition(".")[2] != "inference"
+    ]
     texts = {name: (json.dumps(ours[name]), json.dumps(theirs[name])) for name in both}
     return {
         name: f"{first} in the file, {second} in the tree (static)"

@@ -10,6 +10,7 @@ Each class also derives from the Python error a user would catch. The text has t
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -269,3 +270,26 @@ def __dir__() -> list[str]:
 
 class UnrolledLoopWarning(UserWarning):
     """A Python loop was unrolled more often than `unroll_limit`."""
+
+
+class Absent:
+    """An attribute that objects of other libraries have; the error says what to use."""
+
+    def __init__(self, name: str, advice: str) -> None:
+        self.name, self.advice = name, advice
+
+    def __get__(self, instance: Any, owner: Any = None) -> NoReturn:
+        kind = getattr(owner, "__name__", "Array")
+        raise AttributeError(f"{kind!r} object has no attribute {self.name!r}: {self.advice}")
+
+
+def with_absent(cls: type, advice: Mapping[str, str]) -> None:
+    """Let a class know attributes of other libraries, and what to use for each."""
+
+    def __dir__(self: Any) -> list[str]:
+        names = object.__dir__(self)
+        return [n for n in names if not isinstance(inspect.getattr_static(self, n, None), Absent)]
+
+    for name, text in advice.items():
+        setattr(cls, name, Absent(name, text))
+    cls.__dir__ = __dir__  # type: ignore[method-assign]

@@ -179,8 +179,16 @@ if not TYPE_CHECKING:  # which would take every name for one of the module
             "Dense": "use nn.Linear",
             "inference_mode": "use nn.inference(model)",
             "make_with_state": "use y, model = nn.with_state(model)(x)",
-            "ReLU": "use nn.relu, a function; nn.Sequential takes functions as layers",
-            "GELU": "use nn.gelu, a function; nn.Sequential takes functions as layers",
+            **{
+                name: f"use nn.{name.lower()}, a function; nn.Sequential takes functions as layers"
+                for name in ("ReLU", "GELU", "ELU", "Softmax", "Softplus")
+            },
+            **dict.fromkeys(
+                ("TransformerEncoder", "TransformerDecoder"),
+                "a tuple of nn.TransformerEncoderLayer, or of TransformerDecoderLayer",
+            ),
+            "MultiheadAttention": "use nn.MultiHeadAttention",
+            "BCEWithLogitsLoss": "use nn.losses.binary_cross_entropy",
             "CrossEntropyLoss": "use nn.losses.cross_entropy",
             "MSELoss": "use nn.losses.mean_squared_error",
             "CTCLoss": "use nn.losses.ctc",

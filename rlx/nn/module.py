@@ -27,7 +27,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final
 import numpy as np
 from typing_extensions import dataclass_transform
 
-from ..ir.errors import ArgumentError, DtypeError, ImmutableError, StaticArgumentError
+from ..ir.errors import (
+    ArgumentError,
+    DtypeError,
+    ImmutableError,
+    StaticArgumentError,
+    with_absent,
+)
 from ..trace import pytree
 from ..trace.arguments import flag
 from ..trace.array import Array
@@ -255,6 +261,24 @@ class Module(metaclass=ModuleType):
 
     def __repr__(self) -> str:
         return text_of(self)
+
+
+with_absent(
+    Module,
+    {
+        "parameters": "a module is a tree of its arrays: rlx.tree.leaves(model)",
+        "named_parameters": "rlx.tree.leaves_with_path(model) has the arrays by path",
+        "state_dict": "rlx.save(path, model) writes its arrays by name",
+        "load_state_dict": "model = rlx.load(path, like=model) reads them, PyTorch's files too",
+        "train": "nn.inference(model, False) is the model for training",
+        "eval": "nn.inference(model) is the model ready for use",
+        "cuda": 'rlx.device_put(model, "cuda") is the model on a device',
+        "to": "rlx.device_put(model, device), or to convert it\n"
+        'rlx.tree.map(lambda x: x.astype("bfloat16"), model)',
+        "zero_grad": "gradients are values that rlx.grad(loss)(model) returns",
+        "apply": "a module holds its parameters: call model(x)",
+    },
+)
 
 
 def map_modules(change: Callable[[Any], Any], tree: Any) -> Any:

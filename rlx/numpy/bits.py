@@ -39,6 +39,10 @@ def view(x: Tensor, dtype: Any = None) -> Array:
     [1, 0, 0, 0, 0, 1, 0, 0]
     """
     x = as_tensor(x)
+    if isinstance(dtype, int | tuple):
+        raise ArgumentError(
+            f"view: {dtype!r} is a shape, no dtype", fix=f"x.reshape({dtype!r}) gives another shape"
+        )
     return is_part(x, _viewed(x, x.dtype if dtype is None else as_dtype(dtype)))
 
 

@@ -168,5 +168,23 @@ if not TYPE_CHECKING:  # which would take every name for one of the module
             "multi_transform": "use optim.partition, as optax calls it now",
             "lr_scheduler": "give an optimizer a function of optim.schedules for its rate",
             "Adagrad": "use optim.adagrad, a function",
+            "add_decayed_weights": "use optim.add_decay",
+            "apply_if_finite": "use optim.scaled, which leaves out steps that are not finite",
+            "clip": "use optim.clip_by_value",
+            **{
+                name: f"use optim.schedules.{ours}"
+                for name, ours in {
+                    "constant_schedule": "constant",
+                    "linear_schedule": "linear",
+                    "polynomial_schedule": "polynomial",
+                    "exponential_decay": "exponential",
+                    "cosine_decay_schedule": "cosine",
+                    "piecewise_constant_schedule": "piecewise",
+                    "warmup_cosine_decay_schedule": "warmup_cosine",
+                    "warmup_exponential_decay_schedule": "warmup_exponential",
+                    "join_schedules": "join_schedules",
+                }.items()
+            },
+            "softmax_cross_entropy_with_integer_labels": "use rlx.nn.losses.cross_entropy",
         },
     )

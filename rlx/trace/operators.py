@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 import numpy as np
 
 from ..ir.dims import Dim
-from ..ir.errors import ImmutableError, ShapeError
+from ..ir.errors import ImmutableError, ShapeError, with_absent
 from ..ir.types import Size, Type, Typed
 
 if TYPE_CHECKING:
@@ -88,17 +88,6 @@ def _spread_arguments(args: tuple[Any, ...]) -> Any:
     return args[0] if len(args) == 1 else args
 
 
-class Absent:
-    """A method that arrays of other libraries have; the error says what to use."""
-
-    def __init__(self, name: str, advice: str) -> None:
-        self.name, self.advice = name, advice
-
-    def __get__(self, instance: Any, owner: Any = None) -> NoReturn:
-        kind = getattr(owner, "__name__", "Array")
-        raise AttributeError(f"{kind!r} object has no attribute {self.name!r}: {self.advice}")
-
-
 class Operators(Typed):
     """Python's operators and NumPy's methods, elementwise.
 
@@ -118,12 +107,6 @@ class Operators(Typed):
         def type(self) -> Type:
             """The dtype and shape."""
             ...
-
-    numpy = Absent("numpy", "numpy.asarray(x) gives the elements as a NumPy array")
-    cuda = Absent("cuda", 'x.to("cuda") moves it to a device')
-    cpu = Absent("cpu", 'x.to("cpu") moves it to a device')
-    detach = Absent("detach", "rlx.stop_gradient(x) ends derivatives")
-    backward = Absent("backward", "rlx.grad(loss)(params) gives gradients of functions")
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -486,3 +469,19 @@ def _in_place(name: str, x: Any, y: Any) -> Any:
     if not isinstance(y, _OPERANDS):
         return NotImplemented
     return FUNCTIONS["in_place"](name, x, y)
+
+
+with_absent(
+    Operators,
+    {
+        "numpy": "numpy.asarray(x) gives the elements as a NumPy array",
+        "cuda": 'x.to("cuda") moves it to a device',
+        "cpu": 'x.to("cpu") moves it to a device',
+        "detach": "rlx.stop_gradient(x) ends derivatives",
+        **dict.fromkeys(("backward", "grad"), "rlx.grad(loss)(params) gives gradients"),
+        "requires_grad": "rlx.grad differentiates by the arguments that argnums names",
+        "permute": "use x.transpose(axes)",
+        "unsqueeze": "use x[None], or rlx.numpy.expand_dims(x, axis)",
+        **dict.fromkeys(("float", "half", "long"), 'x.astype("float32") converts it'),
+    },
+)

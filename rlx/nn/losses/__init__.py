@@ -1,7 +1,8 @@
 """Loss functions.
 
 They take `predictions` and `targets`, f32[...], and return the mean loss, f32[]; the sum with
-`reduction="sum"`, one loss for each example with `reduction="none"`. For classes they take
+`reduction="sum"`, one loss for each example with `reduction="none"`. Shapes of which neither is
+that of both broadcast, as (n, 1) and (n,), are a `ShapeError`. For classes they take
 `logits`, f32[..., C], whose softmax are the probabilities, and `labels`, i32[...], integers from 0
 on. Labels outside of the classes are a `BoundsError` where they are known, as indices are
 (`RLX_CHECKS`); else their loss is NaN.
@@ -208,7 +209,7 @@ def kl_divergence(
         if is_log:
             return rnp.sum(rnp.exp(y) * (y - x), -1)
         safe = rnp.where(y > 0, y, 1.0)
-        return rnp.sum(rnp.where(y > 0, y * rnp.log(safe), 0.0) - y * x, -1)
+        return rnp.sum(rnp.where(y > 0, y * (rnp.log(safe) - x), 0.0), -1)
 
     return of_both(loss, log_predictions, targets, reduction)
 
@@ -231,7 +232,7 @@ def cosine_similarity(
         along -= max(x.ndim, y.ndim)
         return rnp.sum(_unit(x, along, eps) * _unit(y, along, eps), along)
 
-    return of_both(loss, x, y, reduction)
+    return of_all(loss, (x, y), reduction)
 
 
 def cosine_distance(

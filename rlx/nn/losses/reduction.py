@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import numpy as rnp
-from ...ir.errors import ArgumentError
+from ...ir.errors import ArgumentError, ShapeError
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice
 from ...trace.array import Array
@@ -19,7 +19,16 @@ REDUCTIONS = {"mean": rnp.mean, "sum": rnp.sum, "none": as_tensor}
 def of_both(
     loss: Callable[[Any, Any], Any], predictions: Any, targets: Any, reduction: str
 ) -> Array:
-    """The loss of predictions and targets, as `of_all`."""
+    """The loss of predictions and targets, as `of_all`.
+
+    One of them has the shape of the losses: (n, 1) and (n,) would make n² of them.
+    """
+    shapes = rnp.shape(predictions), rnp.shape(targets)
+    if rnp.broadcast_shapes(*shapes) not in shapes:
+        raise ShapeError(
+            f"the predictions have the shape {shapes[0]}, the targets {shapes[1]}",
+            fix="give both one shape: targets.reshape(predictions.shape)",
+        )
     return of_all(loss, (predictions, targets), reduction)
 
 
