@@ -5,6 +5,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
+from rlx import lax
 from rlx.ir.errors import ShapeError
 
 N = {"x": {0: "n"}}
@@ -74,3 +75,41 @@ def test_parts_that_are_not_there():
     assert 'batch["x"]' in caught.value.fix
     with pytest.raises(rlx.StaticArgumentError, match="the dynamic axes of"):
         rlx.jit(lambda batch: batch, dynamic={"batch": {"y": {0: "n"}, "x": 3}})  # type: ignore
+
+
+BLOCK = {"x": {0: "n"}, "y": {0: "m"}}
+
+
+def read(x, y, i):
+    return lax.dynamic_slice(x, (i, 1), (y.shape[0], 2))
+
+
+def write(x, y, i):
+    return lax.dynamic_update_slice_in_dim(x[:, :2], read(x, y, i) + y, i - 1, 0)
+
+
+def gradients(x, y, i):
+    loss = lambda x, y: (rnp.sin(read(x, y, i)) * y).sum() + (write(x, y, i) ** 2).sum()  # noqa: E731
+    return rlx.grad(loss, argnums=(0, 1))(x, y)
+
+
+def members(x, y, i):
+    starts, pairs = rnp.stack([i, i + 2, i + 9]), rnp.stack([y, 2 * y])
+    rows = rnp.concatenate([x, -x], 1).reshape(-1, 2, 4).swapaxes(0, 1)
+    of_starts = rlx.vmap(lambda i: (read(x, y, i), write(x, y, i)))(starts)
+    return of_starts, rlx.vmap(lambda y, x: write(x, y, i))(pairs, rows)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("fn", [read, write, gradients, members])
+def test_blocks_of_open_sizes(fn, device):
+    opened, x = rlx.jit(fn, dynamic=BLOCK, device=device), np.arange(24, dtype=np.float32) / 7
+    for n, m, i in ((6, 2, 1), (3, 3, 5), (5, 1, -2)):
+        given = x.reshape(6, 4)[:n], np.cos(x[: 2 * m]).reshape(m, 2), np.int32(i)
+        for found, wanted in zip(
+            rlx.tree.leaves(opened(*given)), rlx.tree.leaves(rlx.jit(fn)(*given)), strict=True
+        ):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    assert opened.cache_info().compiles == 1
+    with pytest.raises(ShapeError, match="a block of size 6 does not fit in axis 0"):
+        opened(x.reshape(6, 4)[:2], np.ones((6, 2), np.float32), np.int32(0))

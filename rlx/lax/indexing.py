@@ -18,7 +18,7 @@ from ..trace.axes import integer, number, one_axis
 from ..trace.host import is_python_scalar
 from ..trace.index.items import INDEX, index_dtype
 from ..trace.promotion import convert
-from .operands import Tensor, axes_of, integers, sequence, strict_dtype
+from .operands import Tensor, axes_of, integers, sequence, sizes_of, strict_dtype
 
 # -- blocks -------------------------------------------------------------------------------------
 
@@ -30,14 +30,15 @@ def dynamic_slice(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """A slice of static sizes at dynamic start indices, which are clamped to fit.
+    """A slice of known sizes at dynamic start indices, which are clamped to fit.
 
-    `slice_sizes` has a size for each axis. Negative indices count from the end, unless
+    `slice_sizes` has a size for each axis, which may be an open one (`y.shape[0]`); one that is
+    larger than the axis is a `ShapeError`, of a call if only that knows it. Negative indices count from the end, unless
     `allow_negative_indices` is False.
     """
     x = as_tensor(operand)
     starts = _starts("dynamic_slice", x, start_indices, allow_negative_indices)
-    return apply("dynamic_slice", x, *starts, sizes=integers("slice_sizes", slice_sizes))
+    return apply("dynamic_slice", x, *starts, sizes=sizes_of("slice_sizes", slice_sizes))
 
 
 def dynamic_update_slice(
@@ -269,7 +270,7 @@ def gather(
         operand_batch_axes=numbers.operand_batching_dims,
         indices_batch_axes=numbers.start_indices_batching_dims,
         start_axes=numbers.start_index_map,
-        sizes=integers("gather: slice_sizes", slice_sizes),
+        sizes=sizes_of("gather: slice_sizes", slice_sizes),
         mode=words[_mode("gather", "clip" if mode is None else mode).value],
         fill=None if fill_value is None else number("gather: fill_value", fill_value),
     )

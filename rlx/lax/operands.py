@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.dims import Dim, Size
 from ..ir.errors import ArgumentError, DtypeError, ShapeError
 from ..ir.types import is_bool, is_complex, is_float, is_integer
 from ..trace.apply import apply, as_operand, described, is_weak, operand_type
@@ -106,15 +107,25 @@ def steps_of(what: str, steps: Any, count: int) -> tuple[int, ...]:
 
 def integers(what: str, numbers: Any, count: int | None = None) -> tuple[int, ...]:
     """A tuple of Python integers from a sequence; the error names `what` they are."""
-    if not isinstance(numbers, Sequence | np.ndarray | range) or isinstance(numbers, str):
-        raise ArgumentError(
-            f"{what} {numbers!r} is no sequence of integers",
-            fix="give a tuple of integers",
-        )
-    found = tuple(integer(f"{what}: a number", n) for n in numbers)
+    found = tuple(integer(f"{what}: a number", n) for n in _members(what, numbers))
     if count is not None and len(found) != count:
         raise ArgumentError(
             f"{what} {found} has {len(found)} numbers, not {count}",
             fix=f"give {count} integers",
         )
     return found
+
+
+def sizes_of(what: str, numbers: Any) -> tuple[Size, ...]:
+    """A tuple of sizes, integers or symbolic ones, from a sequence."""
+    members = _members(what, numbers)
+    return tuple(n if isinstance(n, Dim) else integer(f"{what}: a number", n) for n in members)
+
+
+def _members(what: str, numbers: Any) -> Any:
+    if not isinstance(numbers, Sequence | np.ndarray | range) or isinstance(numbers, str):
+        raise ArgumentError(
+            f"{what} {numbers!r} is no sequence of integers",
+            fix="give a tuple of integers",
+        )
+    return numbers
