@@ -33,8 +33,8 @@ def dynamic_slice(
     """A slice of known sizes at dynamic start indices, which are clamped to fit.
 
     `slice_sizes` has a size for each axis, which may be an open one (`y.shape[0]`); one that is
-    larger than the axis is a `ShapeError`, of a call if only that knows it. Negative indices count from the end, unless
-    `allow_negative_indices` is False.
+    larger than the axis is a `ShapeError`, of a call if only that knows it. Negative indices count
+    from the end, unless `allow_negative_indices` is False.
     """
     x = as_tensor(operand)
     starts = _starts("dynamic_slice", x, start_indices, allow_negative_indices)
