@@ -1,12 +1,15 @@
-"""Memory for results: aligned, distinct, reused, and bounded while it waits."""
+"""Memory for results and copies: aligned, distinct, reused, and bounded while it waits."""
 
 import ctypes
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from machine_code import load
 
+import rlx
 from rlx.backends.cpu.llvm import machine
 from rlx.backends.cpu.llvm.text import Module
 from rlx.backends.cpu.runtime import memory
@@ -95,3 +98,25 @@ def test_threads_never_get_the_same_block(library, allocate, release):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("count", [1024, 1025, 40_000, 3_000_000])
+def test_arrays_that_are_copied_lie_as_results_do(count: int):
+    given = np.arange(count + 1, dtype="float32")[1:]
+    made = rlx.array(given)
+    copies = [made, made.at[0].set(7.0), rlx.array(given.astype("float64"), "float32")]
+    copies += [rlx.array(given.reshape(1, -1)), rlx.array(given.repeat(2))[::2]]
+    for x in copies:
+        assert x._data.ctypes.data % memory.ALIGNMENT == 0
+        assert x._data.flags.owndata and not x._data.flags.writeable
+    np.testing.assert_array_equal(made, given)
+    place = made._data.ctypes.data
+    assert rlx.jit(lambda x: x + 1, donate_argnums=0)(made)._data.ctypes.data == place
+
+
+def test_copies_of_many_threads_are_apart():
+    given = [np.full(50_000, i, "float32") for i in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(rlx.array, given * 20))
+    for i, x in enumerate(made):
+        assert (x.host() == i % 8).all() and x._data.ctypes.data % memory.ALIGNMENT == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -170,6 +171,10 @@ class Backend(ABC):
         It takes ndarrays or instances of `array`, of one shape and of at most so many elements, and
         gives an instance; for all else it gives `MISS`.
         """
+        return None
+
+    def memory_context(self) -> Context | None:
+        """A context in which NumPy's new arrays lie where results do, aligned for vectors."""
         return None
 
     @abstractmethod

@@ -6,6 +6,8 @@ import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import Context
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from ..ir.sharding import Mesh, NamedSharding, set_mesh_check
 from ..trace import pytree
 from ..trace.apply import as_tensor
 from ..trace.array import Array, set_memories
+from ..trace.host import set_memory
 from ..trace.tensor import TracedTensor
 
 
@@ -158,7 +161,13 @@ def _default_memory() -> Memory | None:
     return _memory(default_device()) if config.device else None
 
 
+@cache
+def _host_memory() -> Context | None:
+    return registry.get("cpu").memory_context()
+
+
 set_memories(_memory, _default_memory)
+set_memory(_host_memory)
 
 
 def doctor() -> None:

@@ -26,6 +26,7 @@ from .foreign import shared
 from .host import (
     check_supported,
     default_of,
+    dense_copy,
     is_python_scalar,
     no_memory,
     scalar_to_numpy,
@@ -344,4 +345,4 @@ def as_tensor(x: Any) -> Array:
         return given  # type: ignore[return-value]  # (a tensor stands for an array)
     if is_python_scalar(given):
         return new_array(scalar_to_numpy(given, default_of(given)))
-    return new_array(np.array(given))
+    return new_array(dense_copy(np.asarray(given)))

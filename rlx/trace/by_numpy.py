@@ -27,7 +27,7 @@ from ..ir.types import DTYPES, Type, is_bool, is_inexact, is_integer
 from . import short_ways
 from .apply import as_operand
 from .array import Array, ArrayLike
-from .host import is_python_scalar, scalar_to_numpy
+from .host import dense_copy, is_python_scalar, scalar_to_numpy
 from .index import aliasing
 from .promotion import check_fits
 
@@ -370,14 +370,14 @@ def _is_plain(index: Any) -> bool:
 def view(data: Any) -> Array:
     """An array on the memory of another one, or on a copy where that is not dense."""
     is_dense = type(data) is not np.ndarray or data.flags.c_contiguous
-    return _array(data if is_dense else np.ascontiguousarray(data))
+    return _array(data if is_dense else dense_copy(data))
 
 
 def changed(name: str, x: Any, index: Any, values: Any) -> Array | None:
     """The array with other elements at numbers and slices; errors name the action."""
     if not is_free(x) or not _is_plain(index):
         return None
-    data = np.array(x._data)
+    data = dense_copy(x._data)
     try:
         if type(values) in (int, float) and data.dtype in _WIDE and -_FAR < values < _FAR:
             data[index] = values

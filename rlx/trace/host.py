@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import Context
 from typing import Any
 
 import numpy as np
@@ -68,8 +69,32 @@ def to_numpy(x: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
     if wanted is None:
         wanted = found.dtype if has_dtype else _default_of_list(x, found)
     _check_range(found, wanted)
+    if not copy and found.dtype == wanted and found.flags.c_contiguous:
+        return found
+    return dense_copy(found, wanted)
+
+
+# -- memory of new arrays --------------------------------------------------------------------------
+
+PAGE = 4096  # bytes; a smaller array needs few loads, and may come before anything is compiled
+_open_memory: Callable[[], Context | None] = Context
+
+
+def set_memory(open_memory: Callable[[], Context | None]) -> None:
+    """Set what opens the context in which NumPy makes arrays in the memory of results."""
+    global _open_memory
+    _open_memory = open_memory
+
+
+def dense_copy(array: np.ndarray, dtype: np.dtype | None = None) -> np.ndarray:
+    """A copy whose memory is dense, and from a page on aligned for vectors."""
+    context = _open_memory() if array.nbytes >= PAGE else None
+    return _copied(array, dtype) if context is None else context.copy().run(_copied, array, dtype)
+
+
+def _copied(array: np.ndarray, dtype: np.dtype | None) -> np.ndarray:
     with np.errstate(over="ignore"):  # what a smaller dtype does not hold is infinite in it
-        return np.array(found, dtype=wanted, copy=True if copy else None, order="C")
+        return np.array(array, dtype=dtype, order="C")
 
 
 def _exact_integers(x: Any, found: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ from .apply import as_operand, is_weak, operand_type, to_value
 from .arguments import members
 from .array import Array
 from .axes import as_shape, integer
-from .host import is_python_scalar, scalar_to_numpy
+from .host import dense_copy, is_python_scalar, scalar_to_numpy
 from .index import aliasing
 from .operators import Operators
 from .tensor import TracedTensor, fix_for, knowing, known_array
@@ -363,4 +363,4 @@ def _check_results(leaves: Sequence[Any], tree: pytree.Structure, name: str) -> 
 
 def _frozen(thing: Any) -> Array | Value:
     """NumPy arrays that were captured get memory of their own."""
-    return Array(np.array(thing)) if isinstance(thing, np.ndarray) else thing
+    return Array(dense_copy(thing)) if isinstance(thing, np.ndarray) else thing

@@ -7,6 +7,7 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import Context
 from typing import Any
 
 import llvmlite
@@ -104,6 +105,10 @@ class CpuBackend(Backend):
     ) -> Callable[..., Any] | None:
         """NumPy's own loop, called by machine code."""
         return make_ufunc_entry(ufunc, dtype, array_layout(array), most)
+
+    def memory_context(self) -> Context | None:
+        """One with the allocator of results."""
+        return entry.memory_context()
 
     def compile(
         self,

@@ -16,6 +16,7 @@ same contract is kept by Python code (`python_entry.py`).
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import re
 import struct
@@ -37,7 +38,7 @@ from .python_entry import python_entry
 
 OBJECT_SLOT = 16  # Py_T_OBJECT_EX
 FASTCALL_KEYWORDS = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
-NEW_FROM_DESCRIPTOR = 94  # its place in NumPy's table of C functions
+NEW_FROM_DESCRIPTOR, SET_HANDLER = 94, 304  # their places in NumPy's table of C functions
 
 _api = ctypes.pythonapi
 _new_builtin = ctypes.PYFUNCTYPE(
@@ -220,6 +221,23 @@ def _runtime() -> _Runtime | None:
     return runtime
 
 
+@cache
+def memory_context() -> contextvars.Context | None:
+    """A context in which NumPy's new arrays lie in the memory of results.
+
+    None if object layouts differ.
+    """
+    runtime = _runtime()
+    if runtime is None:
+        return None
+    set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(
+        _numpy_functions()[SET_HANDLER]
+    )
+    context = contextvars.Context()  # NumPy keeps the handler of memory in a context variable
+    context.run(set_handler, runtime.capsule)
+    return context
+
+
 def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
@@ -227,7 +245,7 @@ def _address(function: Any) -> int:
 def _numpy_functions() -> Any:
     """NumPy's table of C functions, as integers."""
     capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
-    return (ctypes.c_uint64 * (NEW_FROM_DESCRIPTOR + 1)).from_address(_pointer(capsule, None))
+    return (ctypes.c_uint64 * (SET_HANDLER + 1)).from_address(_pointer(capsule, None))
 
 
 def _layouts_hold() -> bool:
