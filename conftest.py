@@ -4,6 +4,8 @@ import gc
 import importlib.util
 import os
 
+import pytest
+
 os.environ["RLX_CACHE"] = "0"  # all is compiled, nothing is on disk; before rlx reads it
 # JAX says what is right, and takes long to compile: not twice as long for code to run once
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -27,3 +29,10 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Leave out what a file's tests have left: caches of compiled code, most of all JAX's."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()

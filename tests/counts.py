@@ -8,6 +8,7 @@ prints them; `tests/test_house.py` holds ceilings for those that do not depend o
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import statistics
 import subprocess
@@ -41,16 +42,36 @@ def wings() -> dict[str, tuple[int, int]]:
 
 def importers(without: Container[str] = ()) -> dict[str, set[str]]:
     """For each module of rlx those that import it, as if some packages were not there."""
-    files = (p for p in SOURCE.rglob("*.py") if p.relative_to(SOURCE).parts[0] not in without)
-    paths = {_name(path): path for path in files}
-    found: dict[str, set[str]] = {name: set() for name in paths}
-    for name, path in paths.items():
-        package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for target in _targets(node, package):
-                if target in found and target != name:
-                    found[target].add(name)
+    named = {name: row for name, row in _imported().items() if _wing(name) not in without}
+    found: dict[str, set[str]] = {name: set() for name in named}
+    for name, targets in named.items():
+        for target in targets & found.keys() - {name}:
+            found[target].add(name)
     return found
+
+
+@functools.cache
+def _imported() -> dict[str, set[str]]:
+    """For each module of rlx what it imports: modules, and things in modules."""
+    found: dict[str, set[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        name = _name(path)
+        package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+        found[name] = {target for node in statements(path) for target in _targets(node, package)}
+    return found
+
+
+@functools.cache
+def statements(path: Path) -> list[ast.stmt]:
+    """The imports and functions of a file, those in others too, in one walk."""
+    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef
+    return [node for node in ast.walk(tree_of(path)) if isinstance(node, kinds)]
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """A file as syntax."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def single_importers(without: Container[str] = ()) -> list[str]:
@@ -58,6 +79,11 @@ def single_importers(without: Container[str] = ()) -> list[str]:
     packages = {_name(path) for path in SOURCE.rglob("__init__.py")}
     users = importers(without)
     return sorted(name for name in users if len(users[name]) == 1 and name not in packages)
+
+
+def _wing(name: str) -> str:
+    """The package under rlx of a module."""
+    return name.partition(".")[2].partition(".")[0]
 
 
 def _name(path: Path) -> str:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from counts import FEATURES, NEWER, modules_loaded, single_importers
+from counts import FEATURES, NEWER, modules_loaded, single_importers, statements, tree_of
 from first_call import files_entered
 
 ROOT = Path(__file__).parent.parent
@@ -78,15 +78,10 @@ ALL = [
 
 
 @functools.cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@functools.cache
 def imports(path: Path) -> list[tuple[int, str]]:
     """Every module a file imports, with the line: in functions and under TYPE_CHECKING too."""
     package, found = path.relative_to(ROOT).parts[:-1], []
-    for node in ast.walk(tree_of(path)):
+    for node in statements(path):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -163,7 +158,7 @@ def test_files_stay_small():
 
 def test_functions_stay_small():
     for path in ALL:
-        for node in ast.walk(tree_of(path)):
+        for node in statements(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or 0) - node.lineno + 1
                 assert lines <= MAX_FUNCTION, f"{path}:{node.lineno}: {node.name} has {lines} lines"

@@ -2,7 +2,7 @@
 
 Text and files give them back, and every pass of lowering keeps the rules of its level.
 
-A longer run: `make programs` and `make nightly`, or of one law
+A longer run: `make laws`, `make programs` and `make nightly`, or of one law
 `RANDOM_PROGRAMS=5000 pytest tests/test_random_programs.py -k text`. A program that fails is printed
 as a script.
 """
@@ -33,7 +33,7 @@ from rlx.ir.serialize import dumps, loads
 from rlx.ir.text import constants, equal, parse, show
 
 
-@some(120)
+@some(48)
 @given(programs())
 def test_compiled_is_eager_and_cpu_is_reference(program: Program) -> None:
     fn = program.on(OURS)
@@ -42,7 +42,7 @@ def test_compiled_is_eager_and_cpu_is_reference(program: Program) -> None:
     same(rlx.jit(fn, device="reference")(*program.inputs), eager, program)
 
 
-@some(60)
+@some(30)
 @given(programs(SMOOTH_RULES, ["float32"]))
 def test_single_precision(program: Program) -> None:
     fn = program.on(OURS)
@@ -51,7 +51,7 @@ def test_single_precision(program: Program) -> None:
         close(x, y, 2e-3)
 
 
-@some(80)
+@some(40)
 @given(programs() | mixed_programs())
 def test_text_and_files_give_a_program_back(program: Program) -> None:
     graph = rlx.make_graph(program.on(OURS))(*program.inputs)
@@ -59,7 +59,7 @@ def test_text_and_files_give_a_program_back(program: Program) -> None:
     assert equal(loads(dumps(graph)), graph)
 
 
-@some(60)
+@some(30)
 @given(programs())
 def test_every_pass_keeps_the_rules(program: Program) -> None:
     fn = program.on(OURS)
@@ -68,7 +68,7 @@ def test_every_pass_keeps_the_rules(program: Program) -> None:
     same(compiled, fn(*map(rlx.array, program.inputs)), program)
 
 
-@some(24, phases=[Phase.generate])
+@some(10, phases=[Phase.generate])
 @given(st.integers(0, 2**32).map(any_program))
 def test_all_opinions_of_programs_of_all_families_are_one(program: Program) -> None:
     assert not verdict(program)
@@ -91,7 +91,7 @@ def settings_of_both():
 
 
 # JAX takes too long to compile for shrinking
-@some(8, phases=[Phase.generate])
+@some(4, phases=[Phase.generate])
 @given(programs(SMOOTH_RULES))
 def test_derivatives_are_those_of_jax(program: Program) -> None:
     ours, theirs = program.on(OURS), program.on(THEIRS)

@@ -15,7 +15,7 @@ from programs import Program, any_program, mixed_programs, programs, same, some
 import rlx
 
 
-@some(100)
+@some(40)
 @given(mixed_programs())
 def test_compiled_is_eager_and_cpu_is_reference(program: Program) -> None:
     fn = program.on(OURS)
@@ -24,7 +24,7 @@ def test_compiled_is_eager_and_cpu_is_reference(program: Program) -> None:
     same(rlx.jit(fn, device="reference")(*program.inputs), eager, program)
 
 
-@some(60)
+@some(24)
 @given(programs() | mixed_programs(), st.lists(st.sampled_from([0, 0, -1, None]), min_size=3))
 def test_a_batch_is_a_loop_over_its_rows(program: Program, places: list[int | None]) -> None:
     fn = program.on(OURS)

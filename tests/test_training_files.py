@@ -24,7 +24,7 @@ from rlx.io import Checkpoints, checkpoints
 from rlx.ir.files import reaching
 
 ROOT = Path(__file__).parent.parent
-KILLS = int(os.environ.get("KILLS", "2"))
+KILLS = int(os.environ.get("KILLS", "1"))
 STEPS = 4 + 3 * KILLS
 # programs that print each step: their command, and what they leave at the end
 PROGRAMS = {
