@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.errors import ShapeError
+from ..ir.ops.convert import is_half
 from ..ir.types import DTYPES, as_dtype, empty_result, is_bool, is_complex, is_integer, is_signed
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.arguments import count_of, flag
@@ -21,7 +22,6 @@ from .logic import truth, where as choose
 from .manipulation import along, concatenate, ravel, reshape
 
 Axis = int | Sequence[int] | None
-HALVES = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 def keep_axes(x: Any, shape: Sequence[Any], axes: Sequence[int]) -> Array:
@@ -61,7 +61,7 @@ def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: s
         grown = total_dtype(a.dtype) if promote_integers else a.dtype
         result = grown if dtype is None else as_dtype(dtype)
         # half floats lose what is added to a big total
-        inside = DTYPES["float32"] if result.name in HALVES else result
+        inside = DTYPES["float32"] if is_half(result) else result
         a = convert(a, inside)
         if where is not None:
             a = choose(where, a, neutral)

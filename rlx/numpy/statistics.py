@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..ir.ops.convert import is_half
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact, promote
 from ..trace.apply import apply_like, as_operand, as_tensor
 from ..trace.arguments import flag
@@ -37,7 +39,7 @@ from .elementwise import (
 )
 from .logic import isnan, logical_and, logical_not, where as choose
 from .manipulation import atleast_2d, concatenate, squeeze, transpose
-from .reductions import HALVES, Axis, all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
+from .reductions import Axis, all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
 from .sorting import check_vector
 
 
@@ -47,7 +49,7 @@ def _inexact(x: Any, dtype: Any) -> tuple[Array, np.dtype]:
         result = as_dtype(dtype)
     else:
         result = x.dtype if is_inexact(x.dtype) else FLOAT
-    return convert(x, FLOAT if result.name in HALVES else result), result
+    return convert(x, FLOAT if is_half(result) else result), result
 
 
 def element_count(x: Any, axis: Axis, where: Any = None, keepdims: bool = True) -> Any:
@@ -58,7 +60,7 @@ def element_count(x: Any, axis: Axis, where: Any = None, keepdims: bool = True) 
         return sum(ones, axis, keepdims=keepdims)
     sizes = [x.shape[i] for i in axes]
     if is_static(sizes):
-        return int(np.prod(sizes, dtype=np.int64))
+        return math.prod(sizes)
     ones = apply_like(x, "full", shape=tuple(sizes), value=1, dtype=x.dtype)
     return sum(ones)
 

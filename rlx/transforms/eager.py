@@ -73,24 +73,25 @@ def eager(function: Function) -> Function:
                 data = x._data
                 parts += (data.dtype, data.shape)
                 arrays.append(x)
+            elif kind in _CONSTANTS:
+                parts += (kind, x)
             elif kind is np.ndarray:
                 parts += (x.dtype, x.shape)
                 arrays.append(x)
-            elif kind in _CONSTANTS:
-                parts += (kind, x)
             elif kind is float:
                 parts.append(repr(x))  # 0.0 == -0.0
             elif isinstance(x, np.dtype) or (kind is tuple and all(type(i) is int for i in x)):
                 parts.append(x)
             else:
                 return function(*args, **kwargs)
-        parts += kwargs
+        if kwargs:
+            parts += kwargs
         key = tuple(parts)
         known = kinds.get(key)
         if known is not None:
             result = known.run(*arrays)
             if result is not MISS:
-                if known.takes_all:
+                if latest is not None and known.takes_all:
                     kinds.latest = known.run
                 return result
         elif not arrays:
@@ -98,7 +99,10 @@ def eager(function: Function) -> Function:
         known = known or kinds.keep(key, _Kind())
         if known.stays or not _is_due(known, arrays):
             return function(*args, **kwargs)
-        return _compiled(known, function, arrays, args, kwargs)
+        result = _compiled(known, function, arrays, args, kwargs)
+        if known.takes_all:
+            kinds.latest = known.run
+        return result
 
     return quick  # type: ignore[return-value]
 
