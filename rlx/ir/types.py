@@ -82,6 +82,11 @@ def is_float(dtype: np.dtype) -> bool:
     return dtype.kind == "f" or dtype in _EXTENDED_DTYPES
 
 
+def is_half(dtype: np.dtype) -> bool:
+    """Whether the dtype is a float of 16 or 8 bits."""
+    return is_float(dtype) and dtype.itemsize < 4
+
+
 def is_complex(dtype: np.dtype) -> bool:
     """Whether the dtype is complex."""
     return dtype.kind == "c"

@@ -9,8 +9,16 @@ from typing import Any
 import numpy as np
 
 from ..ir.errors import ShapeError
-from ..ir.ops.convert import is_half
-from ..ir.types import DTYPES, as_dtype, empty_result, is_bool, is_complex, is_integer, is_signed
+from ..ir.types import (
+    DTYPES,
+    as_dtype,
+    empty_result,
+    is_bool,
+    is_complex,
+    is_half,
+    is_integer,
+    is_signed,
+)
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.arguments import count_of, flag
 from ..trace.array import Array

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.ops.convert import is_half
-from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact, promote
+from ..ir.types import DTYPES, as_dtype, is_complex, is_half, is_inexact, promote
 from ..trace.apply import apply_like, as_operand, as_tensor
 from ..trace.arguments import flag
 from ..trace.array import Array

@@ -15,8 +15,7 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..ir.errors import ArgumentError, DtypeError
-from ..ir.ops.convert import is_half
-from ..ir.types import DTYPES, is_complex, is_integer
+from ..ir.types import DTYPES, is_complex, is_half, is_integer
 from ..numpy.elementwise import named
 from ..trace import pytree
 from ..trace.apply import apply, as_operand, as_tensor, operand_type

@@ -15,8 +15,18 @@ from ..ir.dims import Dim
 from ..ir.errors import DtypeError, ShapeError
 from ..ir.graph import OPS
 from ..ir.op import Op
-from ..ir.ops.convert import WIDE, is_half
-from ..ir.types import DTYPES, Size, as_dtype, is_bool, is_complex, is_inexact, is_integer, promote
+from ..ir.ops.convert import WIDE
+from ..ir.types import (
+    DTYPES,
+    Size,
+    as_dtype,
+    is_bool,
+    is_complex,
+    is_half,
+    is_inexact,
+    is_integer,
+    promote,
+)
 from .apply import (
     apply,
     apply_ready,

@@ -10,16 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...ir.types import is_bool, is_complex, is_float, is_integer
+from ...ir.types import is_bool, is_complex, is_float, is_half, is_integer
 from ..graph_table import EVERY_DTYPE, Row
 
 Emit = Callable[..., Any]
 REAL = EVERY_DTYPE - {"complex64", "complex128"}
-
-
-def is_half(dtype: np.dtype) -> bool:
-    """Whether numbers of a dtype are floats of fewer bits than float32."""
-    return is_float(dtype) and dtype.itemsize < 4
 
 
 def wide(x: jax.Array) -> jax.Array:

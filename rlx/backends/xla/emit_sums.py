@@ -10,9 +10,9 @@ import numpy as np
 from jax import lax
 from jax.lax import linalg
 
-from ...ir.types import empty_result, is_bool, is_inexact, promote
+from ...ir.types import empty_result, is_bool, is_half, is_inexact, promote
 from ..graph_table import Row, has_elements
-from .emit_elements import Emit, is_half, narrow, wide
+from .emit_elements import Emit, narrow, wide
 
 Pairs = tuple[tuple[int, ...], tuple[int, ...]]
 EXACT = lax.Precision.HIGHEST  # else float32 has the digits of a shorter dtype on GPUs and TPUs

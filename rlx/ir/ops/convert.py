@@ -12,7 +12,17 @@ from ..body import FromParts, Library, Pointwise
 from ..errors import DtypeError
 from ..graph import OPS, Value
 from ..op import ALIGNED, Parts, define, is_linear
-from ..types import Type, as_dtype, is_bool, is_complex, is_float, is_inexact, is_integer, promote
+from ..types import (
+    Type,
+    as_dtype,
+    is_bool,
+    is_complex,
+    is_float,
+    is_half,
+    is_inexact,
+    is_integer,
+    promote,
+)
 from .constant import full, like, maker, undone, uniform
 from .families import check_kind, check_same
 
@@ -251,11 +261,6 @@ conj.samples(np.array([1 + 2j, 3 - 4j]), expect=[1 - 2j, 3 + 4j])
 
 
 WIDE = as_dtype("float32")
-
-
-def is_half(dtype: np.dtype) -> bool:
-    """Whether the dtype is a float of 16 or 8 bits."""
-    return is_float(dtype) and dtype.itemsize < 4
 
 
 def widened(x: Any) -> Any:

@@ -18,11 +18,11 @@ import numpy as np
 from ..errors import AttributeValueError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import define
-from ..types import Type, as_dtype, is_float, is_integer, promote
+from ..types import Type, as_dtype, is_float, is_half, is_integer, promote
 from .arithmetic import add, div, mul, neg, round, sub
 from .compare import bit_and, clamp, ge, le, max, select
 from .constant import like
-from .convert import WIDE, bitcast, convert, convert_reference, is_half, narrowed
+from .convert import WIDE, bitcast, convert, convert_reference, narrowed
 from .custom import stop_gradient
 from .families import check_axis, check_kind
 from .movement import broadcast

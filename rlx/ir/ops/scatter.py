@@ -14,12 +14,12 @@ from ..errors import ShapeError
 from ..graph import Value
 from ..op import Op, is_linear
 from ..rules import batch_size, later, spread
-from ..types import Type
+from ..types import Type, is_half
 from .arithmetic import add, div, mul
 from .compare import eq, select
 from .constant import full, iota, like
 from .control import filled
-from .convert import convert, is_half, narrowed, widened
+from .convert import convert, narrowed, widened
 from .families import NUMBERS, ORDERED, check_dtypes, check_kind
 from .index import gather
 from .movement import reshape
