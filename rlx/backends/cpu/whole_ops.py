@@ -1,0 +1,43 @@
+"""Ops that the cpu takes whole, because it has better code for them than their expansions are."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ...ir.dims import Size
+from ...lower.lir.program import LibraryCall
+from .llvm.host import Host
+from .llvm.text import Function, Module
+from .loops.kernels import Layout
+
+WHOLE = frozenset({"block_dot", "paged_attention"})
+
+
+class Whole(Protocol):
+    """A call of such an op, as the writer of programs sees it."""
+
+    @property
+    def extents(self) -> tuple[Size, ...]:
+        """The sizes that its time grows with."""
+
+    @property
+    def cost(self) -> float:
+        """Rough nanoseconds on one thread."""
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The bytes of memory that each thread needs."""
+
+    def emit(self, module: Module, f: Function, layout: Layout, is_shared: bool) -> None:
+        """Write its code, or that of the share `%part` of `%parts`."""
+
+
+def whole_op(step: LibraryCall, host: Host) -> Whole:
+    """Plan a call of an op that is wanted; few programs have one, so code is loaded only then."""
+    if step.op.name == "paged_attention":
+        from .paged_attention import PagedAttention
+
+        return PagedAttention.of(step, host)
+    from .packed.product import BlockProduct
+
+    return BlockProduct.of(step, host)
