@@ -15,7 +15,7 @@ I64 = Vector("int64")
 
 @record
 class Numbers:
-    """Loads and stores of `lanes` neighbors, which are of the dtype `wide` in registers."""
+    """Loads and stores of `lanes` neighbors, of the dtype `wide` in registers."""
 
     f: Function
     wide: str
