@@ -29,7 +29,7 @@ LARGEST = 127  # of the codes of int8
 
 
 class KVPages(NamedTuple):
-    """A pool of pages: keys and values; int8 numbers have `key_scale` and `value_scale`."""
+    """A pool of pages: keys and values, of int8 with `key_scale` and `value_scale`."""
 
     key: Any  # [pages, places, kv_heads, size]
     value: Any  # likewise
@@ -112,7 +112,7 @@ def paged_attention(
     window: int | None = None,
     soft_cap: float | None = None,
 ) -> Array:
-    """Causal attention of tokens to the keys and values in the pages of their sequences.
+    """Causal attention of tokens to keys and values in pages of their sequences.
 
     `query` is [tokens, heads, size], with as many heads as the `pages` or a multiple, which share
     them in groups; `tables`, `sequence` and `positions` are those of `paged_write`. A token sees

@@ -1,4 +1,4 @@
-"""Ops that the cpu takes whole, because it has better code for them than their expansions are."""
+"""Ops that the cpu takes whole: it has better code than their expansions are."""
 
 from __future__ import annotations
 
