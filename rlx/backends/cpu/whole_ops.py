@@ -33,7 +33,7 @@ class Whole(Protocol):
 
 
 def whole_op(step: LibraryCall, host: Host) -> Whole:
-    """Plan a call of an op that is wanted; few programs have one, so code is loaded only then."""
+    """Plan a call of an op that is wanted; its code is loaded when one comes."""
     if step.op.name == "paged_attention":
         from .paged_attention import PagedAttention
 
