@@ -121,6 +121,7 @@ if TYPE_CHECKING:
         nn as nn,
         ops as ops,
         optim as optim,
+        quantization as quantization,
         random as random,
         scipy as scipy,
         serve as serve,
@@ -137,6 +138,7 @@ if TYPE_CHECKING:
     from .interop.graph_builder import Graph as Graph
     from .interop.to_jax import to_jax as to_jax, to_stablehlo as to_stablehlo
     from .io import load as load, save as save
+    from .quantization import quantize as quantize
     from .runtime import distributed as distributed
     from .runtime.supports import supports as supports
     from .tools.costs import explain_device as explain_device
@@ -203,14 +205,15 @@ else:
     __getattr__, __dir__ = _door(
         __name__,
         (
-            "flatten_util image interop io ir lax models nn numpy ops optim random scipy serve "
-            "train tree_util runtime.distributed transforms.ad_checkpoint "
+            "flatten_util image interop io ir lax models nn numpy ops optim quantization random "
+            "scipy serve train tree_util runtime.distributed transforms.ad_checkpoint "
             "transforms.checkpoint_policies transforms.testing"
         ).split(),
         {
             "interop": "Exported Graph export from_jax load_exported to_jax to_stablehlo",
             "interop.coreml": "export_coreml",
             "io": "load save",
+            "quantization": "quantize",
             "runtime.supports": "supports",
             "tools.costs": "explain_device",
             "tools.measure": "CacheBuster Tick time_ns",

@@ -45,6 +45,7 @@ MAY_IMPORT = {  # floor -> the floors below it
     "tree_util": ("ir", "trace"),
     "lax": ("ir", "trace", "transforms", "numpy"),
     "nn": (*MODELS, "image", "ops"),
+    "quantization": (*MODELS, "nn"),
     "optim": MODELS,
     "train": (*MODELS, "nn"),
     "interop": (*EVERYTHING, "nn", "optim"),

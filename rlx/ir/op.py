@@ -289,6 +289,18 @@ class Op:
         """
         return self._attach("multiplied", fn)
 
+    def product(
+        self, kept: Callable[..., Any], padded: Callable[..., Any] | None = None
+    ) -> Callable[..., Any]:
+        """Declare a product of two operands that is summed in the dtype of the attribute `dtype`.
+
+        `kept(types, operand, **attrs) -> {axis: axis of the result}` has the axes of an operand
+        that are not summed over. `padded(x, number, **attrs) -> (x, attrs)` puts a number where
+        the op sees zeros around the first operand, and gives attributes without them.
+        """
+        self._attach("padded", padded)
+        return self._attach("product", kept)
+
     def split(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Attach the partial evaluation rule of an op with nested graphs.
 

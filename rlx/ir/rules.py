@@ -42,6 +42,8 @@ class Rules:
     total: Function | None = None  # the sum of the results for the rows of the operands
     join: Function | None = None  # the sum of two results that are nowhere both other than zero
     multiplied: Function | None = None  # a product with the result, made without it
+    product: Function | None = None  # of two operands: the axes that are not summed over
+    padded: Function | None = None  # the first one of them with what is seen around it
     choice: Sequence[Function | None] = ()  # for each argument, where its numbers are taken
     work: str | None = None  # the class of `Policy` it belongs to
     library_work: tuple[str, Function] | None = None  # of a library call: its kind, and how much

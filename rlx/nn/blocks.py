@@ -145,6 +145,25 @@ def quantize_blocks(x: Any, format: str) -> BlockArray:
     return BlockArray(new_array(blocks.reshape(shape)), format)
 
 
+def packed_blocks(
+    x: np.ndarray, format: str, step: np.ndarray, least: np.ndarray | None = None
+) -> np.ndarray:
+    """The bytes of blocks of 32 with given steps: `f32[n, 32], f32[n] → u8[n, bytes]`.
+
+    `format` is q4_0 or q8_0, or q4_1, whose blocks have a `least` number, too. Codes are the
+    nearest for the steps that float16 can tell.
+    """
+    layout = FORMATS[format]
+    blocks = np.zeros((len(x), layout.nbytes), np.uint8)
+    step = _put_half(blocks, layout.scale, step)
+    least = np.zeros_like(step) if least is None else least
+    if layout.minimum is not None:
+        least = _put_half(blocks, layout.minimum, least)
+    codes = _codes(x[:, None], step[:, None], least[:, None], layout.codes)
+    _put_codes(blocks, layout.codes, codes[:, 0])
+    return blocks
+
+
 def _packed(x: np.ndarray, layout: BlockFormat) -> np.ndarray:
     """The bytes of blocks: `f32[n, numbers]` gives `u8[n, bytes]`."""
     blocks = np.zeros((len(x), layout.nbytes), np.uint8)

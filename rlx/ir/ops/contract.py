@@ -124,6 +124,16 @@ dot_general.body(
 )
 
 
+@dot_general.product
+def dot_general_kept(
+    types: Sequence[Type], operand: int, *, contract: Pairs, batch: Pairs, dtype: Any
+) -> dict[int, int]:
+    free = [_free(x.rank, contract[i], batch[i]) for i, x in enumerate(types)]
+    start = len(batch[0]) + len(free[0]) * operand
+    places = {axis: start + i for i, axis in enumerate(free[operand])}
+    return {axis: i for i, axis in enumerate(batch[operand])} | places
+
+
 @dot_general.parts
 def dot_general_parts(
     x: Value | Parts, y: Value | Parts, *, contract: Pairs, batch: Pairs, dtype: np.dtype | None

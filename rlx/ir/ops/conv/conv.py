@@ -194,6 +194,21 @@ def _has_phases(
     return all(isinstance(n, int) for n in sizes) and 0 not in sizes
 
 
+def _kept(types: Sequence[Type], operand: int, **attrs: Any) -> dict[int, int]:
+    if operand:
+        return {0: 1}
+    return {0: 0} if attrs["batch_group_count"] == 1 else {}
+
+
+def _padded(x: Value, number: Value, **attrs: Any) -> tuple[Value, dict[str, Any]]:
+    made = padded(x, attrs["padding"], attrs["lhs_dilation"], number)
+    count = len(attrs["padding"])
+    return made, {**attrs, "padding": ((0, 0),) * count, "lhs_dilation": (1,) * count}
+
+
+conv_general_dilated.product(_kept, _padded)
+
+
 # -- rules ----------------------------------------------------------------------------------------
 
 

@@ -253,7 +253,7 @@ def windows_of_padded(
 
 
 def padded(x: Value, padding: Pads, base: Sequence[int], number: Any) -> Value:
-    """The last axes of x spread out and padded with a number.
+    """The last axes of x spread out and padded with a number, or a scalar.
 
     There is a pair of pads and a step for each of these axes. The axes of x stay in their order in
     memory, so that a padded copy is made line by line.
@@ -267,5 +267,6 @@ def padded(x: Value, padding: Pads, base: Sequence[int], number: Any) -> Value:
         (x,), order = turned.args, turned.attrs["axes"]
     places = [list(order).index(i) for i in range(x.rank)]
     low, high, interior = (tuple(n[i] for i in places) for n in (low, high, interior))
-    made = pad(x, scalar_like(x, number), low=low, high=high, interior=interior)
+    value = number if isinstance(number, Value) else scalar_like(x, number)
+    made = pad(x, value, low=low, high=high, interior=interior)
     return transpose(made, axes=order) if turned else made

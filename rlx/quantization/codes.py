@@ -1,0 +1,219 @@
+"""Products on codes: what is recorded in place of a product of floats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, final
+
+from ..ir.graph import Node, Value
+from ..ir.ops.arithmetic import abs, div, mul, round, sub
+from ..ir.ops.blocks import dequantize_blocks
+from ..ir.ops.compare import clamp, gt, max, select
+from ..ir.ops.constant import like
+from ..ir.ops.convert import convert, narrowed
+from ..ir.ops.custom import stop_gradient
+from ..ir.ops.movement import broadcast, reshape, transpose
+from ..ir.ops.quantize import fake_quantize
+from ..ir.ops.reduce import reduce_max, reduce_min
+from ..ir.record import record
+from ..ir.types import as_dtype
+from ..nn.blocks import BlockArray
+from .products import Product
+from .ranges import Codes
+from .scheme import Scheme
+from .weights import Layout, group_of
+
+INT8, INT32, FLOAT32 = as_dtype("int8"), as_dtype("int32"), as_dtype("float32")
+TOP = 127
+
+
+@record(eq=False)
+class Range:
+    """The scale and zero point of the codes of a value, in the graph."""
+
+    scale: Value
+    zero: Value
+    codes: Codes
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest code."""
+        return self.codes.low, self.codes.high
+
+
+class Calculation(Protocol):
+    """How products of floats are computed in few bits."""
+
+    takes_codes: bool
+
+    def product(self, node: Node, product: Product, x: Value, weight: Any) -> Value:
+        """Record the product of `x`, floats or codes, in place of that of a node."""
+        ...
+
+
+def _layout(product: Product) -> Layout:
+    assert product.layout is not None, "it has a weight"
+    return product.layout
+
+
+def _applied(
+    node: Node, product: Product, x: Value, w: Value, attrs: dict[str, Any] | None = None
+) -> Value:
+    operands = [x, w] if product.side == 1 else [w, x]
+    return node.op.apply(operands, node.attrs if attrs is None else attrs)[0]
+
+
+def _spread(x: Value, like: Value, places: Sequence[int]) -> Value:
+    return broadcast(x, shape=like.shape, axes=tuple(places))
+
+
+@final
+class FloatInputs:
+    """Weights in few bits are multiplied as the floats that they stand for."""
+
+    takes_codes = False
+
+    def __init__(self, weights: Mapping[str, Any]) -> None:
+        self.weights = weights
+
+    def product(self, node: Node, product: Product, x: Value, weight: Any) -> Value:
+        """The product with floats of codes, scaled after it where that is the same."""
+        given, layout = self.weights[product.name], _layout(product)
+        dtype = node.args[product.side].dtype
+        if isinstance(given, BlockArray):
+            numbers = dequantize_blocks(given.data, format=given.format)
+            numbers = transpose(reshape(numbers, shape=layout.sizes), axes=layout.back)
+            return _applied(node, product, x, narrowed(numbers, dtype))
+        codes = convert(given.codes, dtype=dtype)
+        if given.zero is not None:
+            places = tuple(sorted(layout.kept))
+            zero, scale = (_in_weight(v, layout) for v in (given.zero, given.scale))
+            zero, scale = (_spread(narrowed(v, dtype), codes, places) for v in (zero, scale))
+            return _applied(node, product, x, mul(sub(codes, zero), scale))
+        sums = _applied(node, product, x, codes)
+        scale = _spread(narrowed(given.scale, sums.dtype), sums, layout.places)
+        return mul(sums, scale)
+
+
+def _in_weight(x: Value, layout: Layout) -> Value:
+    """Numbers of the kept axes in the order in which the weight has these."""
+    order = sorted(range(len(layout.kept)), key=layout.kept.__getitem__)
+    return transpose(x, axes=tuple(order))
+
+
+@final
+class StaticInputs:
+    """Codes of known ranges are multiplied as int8, summed in int32 and scaled."""
+
+    takes_codes = True
+
+    def __init__(self, weights: Mapping[str, Any], ranges: Mapping[str, Range]) -> None:
+        self.weights, self.ranges = weights, ranges
+
+    def product(self, node: Node, product: Product, x: Value, weight: Any) -> Value:
+        """(sums of code · code - zero · sums of the weight's codes) · both scales."""
+        given, layout, range = (
+            self.weights[product.name], _layout(product), self.ranges[product.inputs],
+        )  # fmt: skip
+        attrs = {**node.attrs, "dtype": INT32}
+        if given.sums is not None and node.op.rules.padded is not None:
+            zero = convert(range.zero, dtype=INT8)
+            x, attrs = node.op.rules.padded(x, zero, **attrs)
+        total = _applied(node, product, x, given.codes, attrs)
+        if given.sums is not None:
+            zero = _spread(convert(range.zero, dtype=INT32), given.sums, ())
+            total = sub(total, _spread(mul(zero, given.sums), total, layout.places))
+        scale = mul(given.scale, _spread(range.scale, given.scale, ()))
+        scaled = mul(convert(total, dtype=FLOAT32), _spread(scale, total, layout.places))
+        return narrowed(scaled, node.result.dtype)
+
+
+@final
+class DynamicInputs:
+    """Floats are rounded for each line that is summed over, multiplied as int8, and scaled."""
+
+    takes_codes = False
+
+    def __init__(self, weights: Mapping[str, Any]) -> None:
+        self.weights = weights
+
+    def product(self, node: Node, product: Product, x: Value, weight: Any) -> Value:
+        """Sums of code · code · both scales. A line with a NaN or an infinity is NaN."""
+        given, layout = self.weights[product.name], _layout(product)
+        lines = Layout.of(node, 1 - product.side)
+        x = narrowed(x, FLOAT32)
+        greatest = reduce_max(abs(x), axes=tuple(sorted(lines.summed)))
+        factor = select(
+            gt(greatest, like(greatest, 0)), div(like(greatest, TOP), greatest), like(greatest, 0)
+        )
+        places = tuple(sorted(lines.kept))
+        units = round(mul(x, _spread(factor, x, places)))
+        codes = convert(clamp(like(x, -TOP), units, like(x, TOP)), dtype=INT8)
+        total = _applied(node, product, codes, given.codes, {**node.attrs, "dtype": INT32})
+        step = div(greatest, like(greatest, TOP))
+        step = transpose(step, axes=tuple(places.index(i) for i in lines.kept))
+        scaled = mul(convert(total, dtype=FLOAT32), _spread(given.scale, total, layout.places))
+        return narrowed(mul(scaled, _spread(step, total, lines.places)), node.result.dtype)
+
+
+# -- training --------------------------------------------------------------------------------------
+
+
+@final
+class Rounded:
+    """Floats that are left of weights and inputs in few bits, to train with.
+
+    Ranges of weights are those of the weights that there are; those of inputs are given, or found
+    for each line. The derivative takes rounding for the identity.
+    """
+
+    takes_codes = False
+
+    def __init__(self, scheme: Scheme, ranges: Mapping[str, Range]) -> None:
+        self.scheme, self.ranges = scheme, ranges
+
+    def product(self, node: Node, product: Product, x: Value, weight: Any) -> Value:
+        """The product of what is left of both operands."""
+        range = self.ranges.get(product.inputs)
+        if range is not None:
+            scale, zero = (narrowed(v, x.dtype) for v in (range.scale, range.zero))
+            x = fake_quantize(x, scale, zero, dtype=INT8, bounds=range.bounds)
+        elif self.scheme.activations == "dynamic":
+            lines = Layout.of(node, 1 - product.side)
+            x = _left(x, lines, lines.depth, Codes.of(8, True))
+        layout = _layout(product)
+        group = group_of(self.scheme, layout) or layout.depth
+        if self.scheme.granularity == "tensor":
+            group = math.prod(layout.shape)
+        codes = Codes.of(self.scheme.weights, self.scheme.symmetric_weights)
+        return _applied(node, product, x, _left(weight.floats(), layout, group, codes))
+
+
+def _left(x: Value, layout: Layout, group: Any, codes: Codes) -> Value:
+    """What is left of numbers of which so many share a range."""
+    count = math.prod(layout.shape) // group
+    rows = reshape(transpose(x, axes=layout.order), shape=(count, group))
+    least, greatest = (
+        stop_gradient(reduce(rows, axes=(1,))) for reduce in (reduce_min, reduce_max)
+    )
+    none = like(least, 0)
+    if codes.is_symmetric:
+        scale = div(reduce_max(abs(stop_gradient(rows)), axes=(1,)), float(min_of(codes)))
+        zero = none
+    else:
+        least, greatest = -max(-least, none), max(greatest, none)
+        scale = div(sub(greatest, least), float(codes.high - codes.low))
+        zero = round(sub(like(least, codes.low), div(least, _above_zero(scale))))
+    scale = _above_zero(scale)
+    rows = fake_quantize(rows, scale, zero, dtype=INT8, axis=0, bounds=(codes.low, codes.high))
+    return transpose(reshape(rows, shape=layout.sizes), axes=layout.back)
+
+
+def _above_zero(scale: Value) -> Value:
+    return select(gt(scale, like(scale, 0)), scale, like(scale, 1))
+
+
+def min_of(codes: Codes) -> int:
+    """The greatest size that codes of both signs have."""
+    return codes.high if codes.high < -codes.low else -codes.low

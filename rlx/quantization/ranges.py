@@ -1,0 +1,149 @@
+"""Ranges of numbers: what calibration saw, and the scale and zero point of codes."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from ..ir.record import record
+from .scheme import Scheme
+
+HALF = 2048  # bins on either side of 0
+SHRUNK = np.linspace(1.0, 0.3, 71)  # parts of the whole range that are tried
+SHRUNK_ROWS = np.linspace(1.0, 0.6, 17)  # of many ranges at once
+MOST = 1 << 20  # numbers of rows that are looked at together
+
+
+@record
+class Codes:
+    """The integers that numbers are brought to: `low` to `high`, 0 for the number 0 if possible."""
+
+    low: int
+    high: int
+    is_symmetric: bool
+
+    @classmethod
+    def of(cls, bits: int, is_symmetric: bool) -> Codes:
+        """Those of so many bits with a sign."""
+        top = (1 << (bits - 1)) - 1
+        return cls(-top if is_symmetric and bits == 8 else -top - 1, top, is_symmetric)
+
+    def scales(self, least: Any, greatest: Any) -> tuple[Any, Any]:
+        """Scales and zero points, in float32, of ranges that are made to hold 0."""
+        least, greatest = np.minimum(least, 0), np.maximum(greatest, 0)
+        if self.is_symmetric:
+            scale = np.maximum(greatest, -least) / min(self.high, -self.low)
+            scale = np.where(scale > 0, scale, 1).astype(np.float32)
+            return scale, np.zeros_like(scale)
+        scale = (greatest - least) / (self.high - self.low)
+        scale = np.where(scale > 0, scale, 1).astype(np.float32)
+        zero = np.clip(np.rint(self.low - least / scale), self.low, self.high)
+        return scale, zero.astype(np.float32)
+
+    def rounded(self, x: np.ndarray, scale: Any, zero: Any) -> np.ndarray:
+        """The codes of numbers, as floats."""
+        return np.clip(np.rint(x / scale) + zero, self.low, self.high)
+
+
+@final
+class Seen:
+    """What calibration has seen of one value: extremes, and a histogram.
+
+    Its bins are of one width, symmetric around 0; it doubles when a number lies outside.
+    """
+
+    def __init__(self) -> None:
+        self.least, self.greatest, self.reach = np.inf, -np.inf, 0.0
+        self.counts = np.zeros(2 * HALF, np.int64)
+
+    def add(self, x: np.ndarray) -> None:
+        """Count the numbers of an array, all of which are finite."""
+        if not x.size:
+            return
+        x = x.astype(np.float64).ravel()
+        self.least, self.greatest = min(self.least, x.min()), max(self.greatest, x.max())
+        size = max(-self.least, self.greatest, 1e-30)
+        if self.reach == 0:
+            self.reach = 2.0 ** np.ceil(np.log2(size))
+        while self.reach < size:
+            pairs = self.counts.reshape(HALF, 2).sum(1)
+            self.counts[:] = 0
+            self.counts[HALF // 2 : HALF + HALF // 2] = pairs
+            self.reach *= 2
+        bins = ((x / self.reach + 1) * HALF).astype(np.int64)
+        self.counts += np.bincount(np.minimum(bins, 2 * HALF - 1), minlength=2 * HALF)
+
+    def range(self, scheme: Scheme, codes: Codes) -> tuple[float, float]:
+        """The range that a scheme chooses."""
+        if self.reach == 0:
+            return 0.0, 0.0
+        if scheme.activation_ranges == "percentile":
+            return self._most(scheme.percentile)
+        if scheme.activation_ranges == "mse":
+            return self._best(codes)
+        return float(self.least), float(self.greatest)
+
+    @property
+    def centers(self) -> np.ndarray:
+        """The middles of the bins."""
+        return ((np.arange(2 * HALF) + 0.5) / HALF - 1) * self.reach
+
+    def _most(self, percentile: float) -> tuple[float, float]:
+        total = np.cumsum(self.counts) / self.counts.sum()
+        outside = (1 - percentile / 100) / 2
+        first = int(np.searchsorted(total, outside, side="right"))
+        last = int(np.searchsorted(total, 1 - outside, side="left"))
+        width = self.reach / HALF
+        least = max(self.least, self.centers[first] - width / 2)
+        return float(least), float(min(self.greatest, self.centers[last] + width / 2))
+
+    def _best(self, codes: Codes) -> tuple[float, float]:
+        centers, part = self.centers, self.counts > 0
+        x, weights = centers[part], self.counts[part]
+        errors = []
+        for part in SHRUNK:
+            scale, zero = codes.scales(part * self.least, part * self.greatest)
+            back = (codes.rounded(x, scale, zero) - zero) * scale
+            errors.append(float((weights * (back - x) ** 2).sum()))
+        part = SHRUNK[int(np.argmin(errors))]
+        return float(part * self.least), float(part * self.greatest)
+
+
+def row_ranges(rows: np.ndarray, scheme: Scheme, codes: Codes) -> tuple[np.ndarray, np.ndarray]:
+    """The least and greatest number of a scale for each row: `f32[n, k] → f32[n], f32[n]`."""
+    if not rows.size:
+        return np.zeros(len(rows), np.float32), np.zeros(len(rows), np.float32)
+    step = max(1, MOST // rows.shape[1])
+    parts = [_some(rows[i : i + step], scheme, codes) for i in range(0, len(rows), step)]
+    least, greatest = (np.concatenate(side) for side in zip(*parts, strict=True))
+    return least, greatest
+
+
+def _some(rows: np.ndarray, scheme: Scheme, codes: Codes) -> tuple[np.ndarray, np.ndarray]:
+    least, greatest = rows.min(1), rows.max(1)
+    if scheme.weight_ranges == "percentile":
+        outside = (100 - scheme.percentile) / 2
+        found = np.percentile(rows, [outside, 100 - outside], axis=1)
+        return found[0].astype(np.float32), found[1].astype(np.float32)
+    if scheme.weight_ranges == "minmax":
+        return least, greatest
+    middle = 0 * least if codes.is_symmetric else (least + greatest) / 2
+    best, chosen = np.full(len(rows), np.inf), np.ones(len(rows), np.float32)
+    for part in SHRUNK_ROWS.astype(np.float32):
+        low, high = middle + part * (least - middle), middle + part * (greatest - middle)
+        error = _error(rows, low[:, None], high[:, None], codes)
+        chosen = np.where(error < best, part, chosen)
+        best = np.minimum(error, best)
+    return middle + chosen * (least - middle), middle + chosen * (greatest - middle)
+
+
+def _error(rows: np.ndarray, low: np.ndarray, high: np.ndarray, codes: Codes) -> np.ndarray:
+    """The squared errors of rows in codes of these ranges."""
+    if codes.is_symmetric:
+        scale, zero = codes.scales(low, high)
+        back = codes.rounded(rows, scale, zero) * scale
+    else:
+        step = np.where(high > low, (high - low) / (codes.high - codes.low), 1)
+        back = low + step * np.clip(np.rint((rows - low) / step), 0, codes.high - codes.low)
+    return ((back - rows) ** 2).sum(1)
