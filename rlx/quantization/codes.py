@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, final
 
 from ..ir.graph import Node, Value
-from ..ir.ops.arithmetic import abs, div, mul, round, sub
+from ..ir.ops.arithmetic import abs, add, div, mul, round, sub
 from ..ir.ops.blocks import dequantize_blocks
 from ..ir.ops.compare import clamp, gt, max, select
-from ..ir.ops.constant import like
+from ..ir.ops.constant import like, scalar_like, uniform
 from ..ir.ops.convert import convert, narrowed
 from ..ir.ops.custom import stop_gradient
 from ..ir.ops.movement import broadcast, reshape, transpose
@@ -30,16 +30,38 @@ TOP = 127
 
 @record(eq=False)
 class Range:
-    """The scale and zero point of the codes of a value, in the graph."""
+    """The scale and zero point of the codes of a value, in the graph.
+
+    `factors`, if there are any, multiply the features before they are rounded.
+    """
 
     scale: Value
     zero: Value
     codes: Codes
+    factors: Value | None = None
 
     @property
     def bounds(self) -> tuple[int, int]:
         """The least and the greatest code."""
         return self.codes.low, self.codes.high
+
+
+def rounded(x: Value, range: Range, axis: int | None = None) -> Value:
+    """The codes of floats, whose features are along `axis`. A NaN becomes the code 0."""
+    number = uniform(x)
+    if number is not None and x.rank:
+        one = rounded(scalar_like(x, number), range)
+        return broadcast(one, shape=x.shape, axes=())
+    x = narrowed(x, FLOAT32)
+    factors, axes = div(like(range.scale, 1), range.scale), ()
+    if range.factors is not None:
+        assert axis is not None, "its features have an axis"
+        factors, axes = range.factors, (axis,)
+    units = round(mul(x, broadcast(factors, shape=x.shape, axes=axes)))
+    if not range.codes.is_symmetric:
+        units = add(units, broadcast(range.zero, shape=x.shape, axes=()))
+    low, high = (like(x, n) for n in range.bounds)
+    return convert(clamp(low, units, high), dtype=INT8)
 
 
 class Calculation(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
@@ -28,10 +29,14 @@ from .scheme import Scheme
 
 
 class Ranged(Module):
-    """The scale and zero point of the int8 codes of a value, each `f32[]`."""
+    """The scale and zero point of the int8 codes of a value, each `f32[]`.
+
+    With smoothing there are `factors`, too, `f32[features]`, that multiply in place of 1 / scale.
+    """
 
     scale: Any
     zero: Any
+    factors: Any = None
 
 
 class Recording(NamedTuple):
@@ -53,7 +58,7 @@ class Source:
 
     def __init__(self, f: Any) -> None:
         callable_of("quantize: f", f)
-        self.name = function_name(f)
+        self.name, self.signature = function_name(f), _signature(f)
         self.call: Callable[..., Any]
         if isinstance(f, functools.partial):
             tree, self.call = (f.args, f.keywords), functools.partial(_call_partial, f.func)
@@ -84,6 +89,10 @@ class Source:
             return self.call(pytree.unflatten(self.structure, leaves), *args, **kwargs)
 
         called.__name__ = self.name
+        if self.signature is not None:
+            weights = inspect.Parameter("weights", inspect.Parameter.POSITIONAL_ONLY)
+            named = [weights, *self.signature.parameters.values()]
+            called.__signature__ = self.signature.replace(parameters=named)  # type: ignore[attr-defined]
         traced = trace(called, (given, *args), kwargs)
         graph = opened(traced.graph)
         params = graph.params
@@ -92,6 +101,13 @@ class Source:
         names |= {p: f"captured[{i}]" for i, p in enumerate(params[first:])}
         operands = [*given, *pytree.leaves((tuple(args), kwargs)), *traced.captures]
         return Recording(traced, graph, find(graph, names), operands)
+
+
+def _signature(f: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(f)
+    except (TypeError, ValueError):  # of what is not written in Python
+        return None
 
 
 def _call_tree(tree: Any, *args: Any, **kwargs: Any) -> Any:
@@ -147,17 +163,21 @@ class Plan:
 
     def matched(self, found: Sequence[tuple[Node, Product]]) -> dict[Node, Product]:
         """The quantized products among those of a new recording."""
-        pairs = list(zip(self.products, found, strict=False))
-        is_same = len(self.products) == len(found)
-        if not is_same or not all(mine.is_like(p) for mine, (_, p) in pairs):
+        mine = [p for p in self.products if p.layout is not None]
+        its = [(node, p) for node, p in found if p.layout is not None]
+        pairs = list(zip(mine, its, strict=False))
+        if len(mine) != len(its) or not all(one.is_like(p) for one, (_, p) in pairs):
             raise StructureError(
-                f"{self.source.name} makes {len(found)} products for these arguments, other ones "
-                f"than the {len(self.products)} that it was quantized with",
+                f"{self.source.name} multiplies by {len(its)} weights for these arguments, other "
+                f"ones than the {len(mine)} that it was quantized with",
                 fix="quantize it with such arguments, or let shapes not decide what it computes",
             )
-        return {
-            node: replace(mine, layout=p.layout) for mine, (node, p) in pairs if mine.is_quantized
-        }
+        return {node: replace(one, layout=p.layout) for one, (node, p) in pairs if one.is_quantized}
+
+    def in_graph(self, ranges: Mapping[str, Ranged]) -> dict[str, Range]:
+        """The ranges of inputs as values of a graph."""
+        codes = self.input_codes
+        return {k: Range(v.scale, v.zero, codes, v.factors) for k, v in ranges.items()}
 
     def calculation(self, weights: Mapping[str, Any], ranges: Mapping[str, Range]) -> Calculation:
         """How products are computed."""
@@ -175,12 +195,9 @@ class Plan:
         found = run_graph(made, operands)
         return recording.traced.unflatten([plain(r) for r in found])
 
-    def _wanted(self, recording: Recording, products: Mapping[Node, Product]) -> Wanted:
-        return Wanted(recording.graph, {} if self.trains else products, self.has_ranges)
-
     def live(self, recording: Recording, products: Mapping[Node, Product]) -> list[int]:
         """The parameters of a recording that are needed beside the codes."""
-        wanted = self._wanted(recording, products).of
+        wanted = Wanted(recording.graph, {} if self.trains else products, self.has_ranges).of
         return [i for i, p in enumerate(recording.graph.params) if self.trains or p in wanted]
 
     def rewritten(
@@ -188,7 +205,9 @@ class Plan:
     ) -> tuple[Graph, list[Any]]:
         """The graph on codes, and its operands: those that it still needs, and the codes."""
         graph = recording.graph
-        wanted = self._wanted(recording, products)
+        smooth = {name for name, range in ranges.items() if range.factors is not None}
+        given_products = {} if self.trains else products
+        wanted = Wanted(graph, given_products, self.has_ranges, smooth)
         live = self.live(recording, products)
         given = [recording.operands[i] for i in live]
         arrays, structure = pytree.flatten((weights, ranges))
@@ -200,7 +219,7 @@ class Plan:
             for i, x in zip(live, xs, strict=False):
                 values[i] = x
             few, known = pytree.unflatten(structure, xs[len(live) :])
-            scales = {k: Range(v.scale, v.zero, self.input_codes) for k, v in known.items()}
+            scales = self.in_graph(known)
             recorder = Recorder(wanted, products, self.calculation(few, scales), scales)
             return graph_results(graph, rewrite(graph, carried(values), recorder.visit))
 
@@ -219,4 +238,3 @@ def part_of(graph: Graph, results: Sequence[Value], operands: Sequence[Any]) -> 
 
 def _type_of(x: Any) -> Type:
     return operand_type(as_operand(x))
-

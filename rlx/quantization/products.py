@@ -56,14 +56,20 @@ def opened(graph: Graph) -> Graph:
     if not any(map(is_call, graph.nodes)):
         return graph
     origins = [p.origin for p in graph.params]
-    return build(
-        lambda *xs: rewrite(graph, xs, visit), graph.param_types, graph.name, origins
-    )
+    return build(lambda *xs: rewrite(graph, xs, visit), graph.param_types, graph.name, origins)
 
 
 def is_product(node: Node) -> bool:
     """Whether a node is a product of floats."""
     return node.op.rules.product is not None and is_float(node.result.dtype)
+
+
+def features(node: Node, product: Product) -> int | None:
+    """The one axis of the inputs that is summed over together with one of the weight."""
+    assert product.layout is not None, "it has a weight"
+    summed = Layout.of(node, 1 - product.side).summed
+    is_one = len(summed) == len(product.layout.summed) == 1
+    return summed[0] if is_one else None
 
 
 def find(graph: Graph, names: dict[Value, str]) -> list[tuple[Node, Product]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, final
 
-import numpy as np
-
 from ..ir.builder import current
 from ..ir.errors import ArgumentError
 from ..ir.tracebacks import boundary
@@ -20,10 +18,9 @@ from ..trace.array import Array, new_array
 from ..trace.host import to_numpy
 from ..trace.tensor import TracedTensor
 from ..transforms.jit.jit import jit
-from ..transforms.run_graph import plain, run_graph
-from .plan import Plan, Ranged, Source, part_of
+from .calibration import calibrated, has_numbers, weights_of, with_factors
+from .plan import Plan, Ranged, Source
 from .products import choose, loops_with_products
-from .ranges import Seen
 from .report import Report, measured
 from .scheme import Scheme, scheme_of
 from .weights import pack
@@ -144,7 +141,8 @@ def quantize(
             notes=[f"{p.name}: {p.reason}" for p in products[:6]],
             fix="hold the weights in a module or a functools.partial, or use another scheme",
         )
-    ranges = _calibrated(plan, examples) if plan.has_ranges else {}
+    weights = {} if trains and not plan.has_ranges else weights_of(plan, source.leaves)
+    ranges = calibrated(plan, examples, weights) if plan.has_ranges else {}
     return _made(plan, source.leaves, ranges, examples)
 
 
@@ -172,76 +170,27 @@ def _type_of(x: Any) -> Type:
     return x if isinstance(x, Type) else operand_type(as_operand(x))
 
 
-def _has_numbers(example: Example) -> bool:
-    return not any(isinstance(x, Type) for x in pytree.leaves(example))
-
-
-def _calibrated(plan: Plan, examples: Sequence[Example]) -> dict[str, Ranged]:
-    """The ranges of the inputs of products, from what the examples make of them."""
-
-    @jit
-    def inputs(kept: Any, args: Any) -> dict[str, Any]:
-        recording = plan.source.record(kept, args, {})
-        found = plan.matched(recording.products)
-        values = {p.inputs: node.args[1 - p.side] for node, p in found.items()}
-        part, operands = part_of(recording.graph, [*values.values()], recording.operands)
-        return dict(zip(values, map(plain, run_graph(part, operands)), strict=True))
-
-    seen: dict[str, Seen] = {}
-    for number, example in enumerate(examples):
-        if not _has_numbers(example):
-            raise ArgumentError(
-                f"quantize: example {number} of the calibration has specs, no numbers",
-                fix='give arrays, or a scheme without ranges of inputs: "w8", "w8a8_dynamic"',
-            )
-        for name, x in inputs(plan.source.leaves, example).items():
-            found = np.asarray(x)
-            if not np.isfinite(found.astype(np.float32)).all():
-                raise ArgumentError(
-                    f"quantize: example {number} of the calibration makes numbers that are not "
-                    f"finite: the inputs of {name}",
-                    fix="leave the example out, or skip the layer",
-                )
-            seen.setdefault(name, Seen()).add(found)
-    ranges = {}
-    for name, one in seen.items():
-        scale, zero = plan.input_codes.scales(*one.range(plan.scheme, plan.input_codes))
-        ranges[name] = Ranged(*(new_array(np.array(n, np.float32)) for n in (scale, zero)))
-    return ranges
-
-
 def _made(plan: Plan, leaves: Any, ranges: Any, examples: Sequence[Example]) -> Quantized:
     """The quantized function, with its report."""
     recording = plan.source.record(plan.source.types, *plan.example)
     products = plan.matched(recording.products)
     weights: dict[str, Any] = {}
-    kept = {path: to_array(x) for path, x in leaves.items()}
+    whole = {path: to_array(x) for path, x in leaves.items()}
+    kept = whole
     if not plan.trains:
-        given = [*kept.values(), *recording.operands[len(kept) :]]
         needs_sums = plan.has_ranges and not plan.input_codes.is_symmetric
-        for node, product in products.items():
-            part, operands = part_of(recording.graph, [node.args[product.side]], given)
-            (w,) = run_graph(part, operands)
+        floats = weights_of(plan, whole)
+        for product in products.values():
             assert product.layout is not None, "it is quantized"
-            w = _finite(np.asarray(w), product.name)
+            w = with_factors(floats.pop(product.name), product, ranges.get(product.inputs))
             weights[product.name] = pack(w, product.layout, plan.scheme, needs_sums)
         live = plan.live(recording, products)
-        kept = {path: kept[path] for i, path in enumerate(plan.source.paths) if i in live}
+        kept = {path: whole[path] for i, path in enumerate(plan.source.paths) if i in live}
     made = Quantized(kept=kept, weights=weights, ranges=ranges, plan=plan)
-    whole = {path: to_array(x) for path, x in leaves.items()}
-    plan.report = measured(made, whole, recording, [x for x in examples if _has_numbers(x)])
+    plan.report = measured(made, whole, recording, [x for x in examples if has_numbers(x)])
     return made
 
 
 def to_array(x: Any) -> Array:
     """A weight as an array of rlx."""
     return x if isinstance(x, Array) else new_array(to_numpy(x, copy=True))
-
-
-def _finite(w: np.ndarray, name: str) -> np.ndarray:
-    if not np.isfinite(w.astype(np.float32)).all():
-        raise ArgumentError(
-            f"quantize: the weight {name} has numbers that are not finite",
-            fix=f"mend them, or skip={[name]!r}",
-        )
-    return w

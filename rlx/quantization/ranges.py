@@ -110,6 +110,30 @@ class Seen:
         return float(part * self.least), float(part * self.greatest)
 
 
+@final
+class SeenFeatures:
+    """The extremes of each feature of a value."""
+
+    def __init__(self, count: int) -> None:
+        self.least, self.greatest = np.full(count, np.inf), np.full(count, -np.inf)
+
+    def add(self, x: np.ndarray, axis: int) -> None:
+        """Look at the numbers of an array."""
+        rows = np.moveaxis(x, axis, -1).reshape(-1, x.shape[axis])
+        if rows.size:
+            self.least = np.minimum(self.least, rows.min(0))
+            self.greatest = np.maximum(self.greatest, rows.max(0))
+
+    def smoothing(self, of_weights: np.ndarray, part: float) -> np.ndarray:
+        """What to divide the features by, given the greatest weights of each."""
+        sizes = np.maximum(np.abs(self.least), np.abs(self.greatest))
+        with np.errstate(all="ignore"):
+            found = sizes**part / of_weights ** (1 - part)
+        is_fine = np.isfinite(found) & (found > 0)
+        middle = np.exp(np.log(found[is_fine]).mean()) if is_fine.any() else 1.0
+        return np.where(is_fine, found / middle, 1.0)
+
+
 def row_ranges(rows: np.ndarray, scheme: Scheme, codes: Codes) -> tuple[np.ndarray, np.ndarray]:
     """The least and greatest number of a scale for each row: `f32[n, k] → f32[n], f32[n]`."""
     if not rows.size:

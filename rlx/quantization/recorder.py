@@ -7,19 +7,17 @@ wanted is made of codes if its op commutes with rounding: if the op only moves a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, final
 
 from ..ir.body import AsParts, Concat, Fill, Gather, Move, Pointwise, Reduce, Scan, View
 from ..ir.dims import likely
 from ..ir.graph import Graph, Node, Value
 from ..ir.op import has_effect
-from ..ir.ops.constant import scalar_like, uniform
-from ..ir.ops.movement import broadcast
-from ..ir.ops.quantize import quantize
 from ..ir.types import is_float
 from ..transforms.jvp import expanded
-from .codes import INT8, Calculation, Range
+from .codes import Calculation, Range, rounded
+from .products import features
 
 FLOAT = ""  # of what is wanted: the floats themselves; else the name of a range
 CHOICES = ("max", "min", "select")
@@ -45,7 +43,14 @@ def commutes(node: Node) -> bool:
 class Wanted:
     """What of each value is wanted: floats, and codes of which ranges."""
 
-    def __init__(self, graph: Graph, products: Mapping[Node, Any], has_ranges: bool) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        products: Mapping[Node, Any],
+        has_ranges: bool,
+        with_features: Collection[str] = (),
+    ) -> None:
+        self.with_features = with_features  # ranges of codes that depend on the feature
         self.of: dict[Value, set[str]] = {}
         self.on_codes: dict[Value, str] = {}  # the range of values that are made of codes
         for result in graph.results:
@@ -65,9 +70,10 @@ class Wanted:
         what = FLOAT
         if len(node.results) == 1 and is_float(node.result.dtype):
             wanted = self.of.get(node.result, {FLOAT})
-            if FLOAT not in wanted and len(wanted) == 1 and _pays(node) and commutes(node):
-                (what,) = wanted
-                self.on_codes[node.result] = what
+            (one, *more) = wanted
+            is_plain = one != FLOAT and not more and one not in self.with_features
+            if is_plain and _pays(node) and commutes(node):
+                what = self.on_codes[node.result] = one
         for arg in node.args:
             self._want(arg, what if is_float(arg.dtype) else FLOAT)
 
@@ -91,21 +97,11 @@ class Carried:
         assert self.value is not None, "only its codes were wanted"
         return self.value
 
-    def codes_of(self, name: str, ranges: Mapping[str, Range]) -> Value:
-        """The codes of a range; what is no float stays."""
+    def codes_of(self, name: str, ranges: Mapping[str, Range], axis: int | None = None) -> Value:
+        """The codes of a range; `axis` is that of the features."""
         if name not in self.codes:
-            self.codes[name] = rounded(self.floats(), ranges[name])
+            self.codes[name] = rounded(self.floats(), ranges[name], axis)
         return self.codes[name]
-
-
-def rounded(x: Value, range: Range) -> Value:
-    number = uniform(x)
-    if number is None:
-        return quantize(x, range.scale, range.zero, dtype=INT8, bounds=range.bounds)
-    one = quantize(
-        scalar_like(x, number), range.scale, range.zero, dtype=INT8, bounds=range.bounds
-    )
-    return broadcast(one, shape=x.shape, axes=())
 
 
 @final
@@ -130,7 +126,8 @@ class Recorder:
         if product is not None:
             given = operands[1 - product.side]
             if self.ranges and self.calculation.takes_codes:
-                x = given.codes_of(product.inputs, self.ranges)
+                axis = features(node, product)
+                x = given.codes_of(product.inputs, self.ranges, axis)
             else:
                 x = given.floats()
             return [Carried(self.calculation.product(node, product, x, operands[product.side]))]

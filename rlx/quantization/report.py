@@ -14,13 +14,12 @@ from ..ir.ops.reduce import reduce_max, reduce_sum
 from ..ir.record import record
 from ..ir.types import is_float
 from ..trace import pytree
-from ..trace.make_graph import to_values
-from ..transforms.jit.jit import jit
-from ..transforms.run_graph import plain, run_graph
-from .codes import FLOAT32, Range
+from ..trace.make_graph import typeof
+from ..transforms.run_graph import run_graph
+from .codes import FLOAT32, rounded
 from .plan import Plan, Recording
-from .products import Product
-from .recorder import Carried, rounded
+from .products import Product, features
+from .recorder import Carried
 from .weights import nbytes
 
 if TYPE_CHECKING:
@@ -136,13 +135,12 @@ def measured(
     plan = q.plan
     layers: dict[str, Errors] = {}
     whole = Errors() if examples else None
-    compare = jit(lambda leaves, q, args: _compared(plan, leaves, q, args))
     for example in examples[:MOST_EXAMPLES]:
-        found, total = compare(leaves, q, example)
+        found, total = _compared(plan, leaves, q, example)
         for name, numbers in found.items():
-            layers[name] = layers.get(name, Errors()) + _errors(numbers)
+            layers[name] = layers.get(name, Errors()) + Errors(*numbers)
         for numbers in total:
-            whole = (whole or Errors()) + _errors(numbers)
+            whole = (whole or Errors()) + Errors(*numbers)
     products = plan.matched(recording.products)
     rows = []
     for node, product in products.items():
@@ -178,21 +176,20 @@ def _floats(q: Quantized, recording: Recording, before: int) -> list[str]:
     return texts if more <= 0 else [*texts[:MOST_LINES], f"{more} more"]
 
 
-def _errors(numbers: Any) -> Errors:
-    return Errors(*(float(x) for x in numbers))
-
-
 def _compared(plan: Plan, leaves: Any, q: Quantized, args: Any) -> Any:
     """The numbers of `Errors` for each layer, and for each result."""
     recording = plan.source.record(leaves, args, {})
     products = plan.matched(recording.products)
+    few = plan.rewritten(recording, products, q.weights, q.ranges)
     arrays, structure = pytree.flatten((q.weights, q.ranges))
-    count, names = len(recording.operands), [p.name for p in products.values()]
-    graph = recording.graph
+    graph, names = recording.graph, [p.name for p in products.values()]
+    types = [*graph.param_types, *(typeof(x) for x in arrays)]
+    is_error = [is_float(r.dtype) for r in graph.results]
 
     def run(*xs: Value) -> list[Value]:
-        weights, known = pytree.unflatten(structure, xs[count:])
-        ranges = {k: Range(v.scale, v.zero, plan.input_codes) for k, v in known.items()}
+        count = len(graph.params)
+        weights, known = pytree.unflatten(structure, xs[count : len(types)])
+        ranges = plan.in_graph(known)
         calculation = plan.calculation(weights, ranges)
         numbers: dict[str, list[Value]] = {}
 
@@ -202,25 +199,21 @@ def _compared(plan: Plan, leaves: Any, q: Quantized, args: Any) -> Any:
             if product is not None:
                 x = operands[1 - product.side]
                 if calculation.takes_codes:
-                    x = rounded(x, ranges[product.inputs])
+                    x = rounded(x, ranges[product.inputs], features(node, product))
                 made = calculation.product(node, product, x, Carried(operands[product.side]))
                 numbers[product.name] = _numbers(results[0], made)
             return results
 
-        results = rewrite(graph, xs[:count], visit)
-        return [*results, *(x for name in names for x in numbers[name])]
+        right = rewrite(graph, xs[:count], visit)
+        pairs = zip(right, xs[len(types) :], is_error, strict=True)
+        whole = [n for a, b, is_one in pairs if is_one for n in _numbers(a, b)]
+        return [*(n for name in names for n in numbers[name]), *whole]
 
-    values, _ = to_values((recording.operands, arrays))
-    made = build(run, [v.type for v in values], graph.name)
-    found = [plain(x) for x in run_graph(made, values)]
-    size = len(graph.results)
-    rows = found[size:]
-    layers = {name: rows[5 * i : 5 * i + 5] for i, name in enumerate(names)}
-    results = plan.run(q.kept, q.weights, q.ranges, args, {})
-    right = [x for x in found[:size] if is_float(x.dtype)]
-    given, _ = to_values([x for x in pytree.leaves(results) if is_float(x.dtype)])
-    pairs = zip(right, given, strict=True)
-    return layers, [_numbers(a, b) for a, b in pairs]
+    given = run_graph(*few)
+    made = build(run, [*types, *graph.result_types], graph.name)
+    found = [float(x) for x in run_graph(made, [*recording.operands, *arrays, *given])]
+    rows = [found[i : i + 5] for i in range(0, len(found), 5)]
+    return dict(zip(names, rows, strict=False)), rows[len(names) :]
 
 
 def _numbers(right: Value, given: Value) -> list[Value]:

@@ -27,7 +27,9 @@ class Scheme:
     `symmetric_activations` put the code 0 at the number 0; else ranges reach from the least number
     to the greatest. `weight_ranges` and `activation_ranges` are "minmax", the whole range;
     "percentile", all but the outermost of `percentile` percent; or "mse", that of the least squared
-    error.
+    error. `smoothing` moves a part of the differences between the features of static inputs into
+    the weights of matrix products, as in "SmoothQuant", Xiao et al., 2022: from 0, those of weights
+    alone are leveled, to 1, those of inputs alone; None for nothing.
 
     Products of int8 numbers need weights of 8 bits that are symmetric, per tensor or channel;
     weights of 4 bits need groups; groups of 8 bits are symmetric: else it is an `ArgumentError`.
@@ -47,6 +49,7 @@ class Scheme:
     weight_ranges: str = "minmax"
     activation_ranges: str = "minmax"
     percentile: float = 99.99
+    smoothing: float | None = 0.7
 
     def __post_init__(self) -> None:
         choice("Scheme: weights", self.weights, WEIGHT_BITS)
@@ -59,6 +62,13 @@ class Scheme:
         if not 50 < known_real("Scheme: percentile", self.percentile) <= 100:
             raise ArgumentError(
                 f"Scheme: the percentile is {self.percentile}", fix="use one above 50, up to 100"
+            )
+        if (
+            self.smoothing is not None
+            and not 0 <= known_real("Scheme: smoothing", self.smoothing) <= 1
+        ):
+            raise ArgumentError(
+                f"Scheme: the smoothing is {self.smoothing}", fix="use 0 to 1, or None"
             )
         is_int8 = self.weights == 8 and self.symmetric_weights and not self.has_groups
         if self.activations != "float" and not is_int8:
@@ -108,4 +118,3 @@ def scheme_of(given: Any) -> Scheme:
     if isinstance(given, Scheme):
         return given
     return SCHEMES[choice("quantize: scheme", given, SCHEMES)]
-
