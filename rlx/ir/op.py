@@ -292,7 +292,7 @@ class Op:
     def product(
         self, kept: Callable[..., Any], padded: Callable[..., Any] | None = None
     ) -> Callable[..., Any]:
-        """Declare a product of two operands that is summed in the dtype of the attribute `dtype`.
+        """Declare a product of two operands, whose sums have the attribute `dtype`.
 
         `kept(types, operand, **attrs) -> {axis: axis of the result}` has the axes of an operand
         that are not summed over. `padded(x, number, **attrs) -> (x, attrs)` puts a number where

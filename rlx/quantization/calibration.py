@@ -40,12 +40,10 @@ def weights_of(plan: Plan, leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return found
 
 
-def calibrated(
-    plan: Plan, examples: Sequence[Example], weights: Mapping[str, np.ndarray]
-) -> dict[str, Ranged]:
+def calibrated(plan: Plan, examples: Sequence[Example]) -> dict[str, Ranged]:
     """The ranges of the inputs of products, from what the examples make of them."""
 
-    smooth = _smoothing(plan, examples, weights)
+    smooth = _smoothing(plan, examples)
     seen: dict[str, Seen] = {}
     for number, example in enumerate(examples):
         for name, (x, axis) in _inputs(plan, number, example).items():
@@ -98,9 +96,7 @@ def _inputs(plan: Plan, number: int, example: Example) -> dict[str, Any]:
 # -- smoothing -------------------------------------------------------------------------------------
 
 
-def _smoothing(
-    plan: Plan, examples: Sequence[Example], weights: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
+def _smoothing(plan: Plan, examples: Sequence[Example]) -> dict[str, np.ndarray]:
     """What the features of inputs are divided by, and those of weights multiplied by."""
     part = plan.scheme.smoothing
     if part is None or plan.trains:
@@ -110,6 +106,7 @@ def _smoothing(
         for name, (x, axis) in _inputs(plan, number, example).items():
             if axis is not None:
                 seen.setdefault(name, SeenFeatures(x.shape[axis])).add(x, axis)
+    weights = weights_of(plan, plan.source.leaves)
     sizes: dict[str, np.ndarray] = {}
     for product in plan.quantized:
         if product.inputs in seen:

@@ -141,8 +141,7 @@ def quantize(
             notes=[f"{p.name}: {p.reason}" for p in products[:6]],
             fix="hold the weights in a module or a functools.partial, or use another scheme",
         )
-    weights = {} if trains and not plan.has_ranges else weights_of(plan, source.leaves)
-    ranges = calibrated(plan, examples, weights) if plan.has_ranges else {}
+    ranges = calibrated(plan, examples) if plan.has_ranges else {}
     return _made(plan, source.leaves, ranges, examples)
 
 
