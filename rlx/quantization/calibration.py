@@ -1,4 +1,4 @@
-"""Calibration: the weights of products, and the ranges of their inputs in examples."""
+"""Calibration: the weights of products, and the ranges of inputs in examples."""
 
 from __future__ import annotations
 
