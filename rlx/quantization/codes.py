@@ -153,7 +153,7 @@ class StaticInputs:
 
 @final
 class DynamicInputs:
-    """Floats are rounded for each line that is summed over, multiplied as int8, and scaled."""
+    """Floats are rounded line by line, multiplied as int8, and scaled."""
 
     takes_codes = False
 

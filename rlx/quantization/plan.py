@@ -1,4 +1,4 @@
-"""The plan of a quantized function: how it is recorded, and which products change how."""
+"""The plan of a quantized function: how it is recorded, and what changes how."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Ranged(Module):
 
 
 class Recording(NamedTuple):
-    """A function recorded for some arguments: its graph, its products and its operands."""
+    """A function recorded for some arguments: graph, products and operands."""
 
     traced: Traced
     graph: Graph

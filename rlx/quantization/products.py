@@ -1,4 +1,4 @@
-"""The products of a graph that have a weight: which they are, and what they are called."""
+"""The products of a graph that have a weight, and their names."""
 
 from __future__ import annotations
 

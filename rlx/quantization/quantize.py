@@ -59,7 +59,7 @@ class Quantized(Module):
 
     @boundary
     def convert(self, calibration: Any = None) -> Quantized:
-        """The function with weights in few bits, of one that was trained with `train=True`.
+        """The function with weights in few bits, after training with `train=True`.
 
         `calibration`, as for `quantize`, is for the errors in the report alone: the ranges of
         inputs are those that it was trained with. Any other function is an `ArgumentError`.
@@ -92,7 +92,7 @@ def quantize(
     only: str | Sequence[str] | None = None,
     train: bool = False,
 ) -> Quantized:
-    """Quantize a function or a module after training: weights, and products, in few bits.
+    """Quantize a function or module: weights, and perhaps products, in few bits.
 
     Weights are the arrays of a module `f`, of the object of a method, of the arguments that a
     `functools.partial` holds, and arrays that a function uses from outside. Products of a weight

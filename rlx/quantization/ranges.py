@@ -17,7 +17,7 @@ MOST = 1 << 20  # numbers of rows that are looked at together
 
 @record
 class Codes:
-    """The integers that numbers are brought to: `low` to `high`, 0 for the number 0 if possible."""
+    """The integers that numbers are brought to, from `low` to `high`."""
 
     low: int
     high: int
@@ -135,7 +135,7 @@ class SeenFeatures:
 
 
 def row_ranges(rows: np.ndarray, scheme: Scheme, codes: Codes) -> tuple[np.ndarray, np.ndarray]:
-    """The least and greatest number of a scale for each row: `f32[n, k] → f32[n], f32[n]`."""
+    """The range of the scale of each row: `f32[n, k] → f32[n], f32[n]`."""
     if not rows.size:
         return np.zeros(len(rows), np.float32), np.zeros(len(rows), np.float32)
     step = max(1, MOST // rows.shape[1])

@@ -79,7 +79,7 @@ class Wanted:
 
 
 def _pays(node: Node) -> bool:
-    """Whether to round before rather than after: not what is many more numbers to begin with."""
+    """Whether to round before rather than after: not where there are far more."""
     floats = [a for a in node.args if is_float(a.dtype)]
     is_less = sum(likely(a.type.size) for a in floats) <= likely(node.result.type.size)
     return is_less or all(a.node is not None for a in floats)
@@ -106,7 +106,7 @@ class Carried:
 
 @final
 class Recorder:
-    """Visits nodes, for `rewrite`: products by a calculation, others as they are or on codes."""
+    """Visits nodes: products by a calculation, others as they are or on codes."""
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ class Errors:
 
 @record
 class Layer:
-    """A quantized product: its errors for the inputs of the float function, and its bytes."""
+    """A quantized product: its errors for inputs of the float function, its bytes."""
 
     name: str  # the path of its weight
     op: str
