@@ -50,7 +50,7 @@ MAY_IMPORT = {  # floor -> the floors below it
     "train": (*MODELS, "nn"),
     "interop": (*EVERYTHING, "nn", "optim"),
     "io": (*EVERYTHING, "nn", "optim"),
-    "models": (*MODELS, "nn", "io"),
+    "models": (*MODELS, "runtime", "nn", "io"),
     "serve": (*EVERYTHING, "nn", "optim", "io", "models"),
     "viz": (*EVERYTHING, "nn", "optim"),
     "cli": (*EVERYTHING, "nn", "optim"),

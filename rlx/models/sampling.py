@@ -17,11 +17,13 @@ import numpy as np
 from .. import lax, nn, numpy as rnp, random
 from ..ir.errors import AttributeValueError
 from ..ir.record import record
+from ..runtime.devices import default_device
 from ..scipy.special import logsumexp
 from ..trace.arguments import count_of
 from ..trace.array_arguments import known_real
 from ..transforms.jit.jit import jit
 from ..transforms.vmap import vmap
+from .steps import device_options
 
 LEAST, GREATEST = -(2**31), 2**31 - 1
 FLOATS = "temperature top_p min_p repetition_penalty presence_penalty frequency_penalty".split()
@@ -106,18 +108,23 @@ class Settled:
     def draw(self, logits: Any, history: Any, start: Any, count: Any, is_listed: bool) -> Drawn:
         """Draw a token for each row; arguments are those of `draw`."""
         listed = np.array(is_listed)
-        found = _compiled()(logits, history, start, count, self._how, listed)
+        found = _compiled(default_device())(logits, history, start, count, self._how, listed)
         tokens, logprobs, ids, values = (x.host().tolist() for x in found)
         likeliest = [dict(zip(*x, strict=True)) for x in zip(ids, values, strict=True)]
         return Drawn(tokens, logprobs, likeliest if is_listed else [])
 
 
 @functools.cache
-def _compiled() -> Any:
-    """`draw` for any number of rows."""
+def _compiled(device: str) -> Any:
+    """`draw` for any number of rows, on a device."""
     rows = {0: "rows"}
     sizes = {"logits": rows, "history": {0: "rows", 1: "times"}, "start": rows, "count": rows}
-    return jit(draw, dynamic={**sizes, "how": dict.fromkeys(DTYPES, rows)}, deterministic="batch")
+    return jit(
+        draw,
+        dynamic={**sizes, "how": dict.fromkeys(DTYPES, rows)},
+        device=device,
+        **device_options(),
+    )
 
 
 def draw(

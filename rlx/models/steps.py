@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
+from ..runtime.session import default_session
 from ..trace import pytree
 from ..trace.make_graph import typeof
 from ..transforms.jit.compiled import Compiled
@@ -116,10 +117,17 @@ def bound(
 
     `dynamic` are the open sizes, `given` examples of its other arguments, `options` those of `jit`.
     """
-    jitted = jit(fn, dynamic=dynamic, deterministic="batch", **options)
+    jitted = jit(fn, dynamic=dynamic, **device_options(), **options)
     compiled = jitted.lower(weights, *given).compile()
     compiled.bind(weights=weights)
     return compiled
+
+
+def device_options() -> dict[str, Any]:
+    """Options of `jit`, for the device: open sizes and equal bits where it has them."""
+    backend = default_session().backend
+    found: dict[str, Any] = {} if backend.target.has_symbolic_sizes else {"specialize": True}
+    return found if backend.invariant_target is None else {**found, "deterministic": "batch"}
 
 
 def attention(model: Llama, q: Any, keys: Any, values: Any, positions: Any) -> Any:

@@ -1,9 +1,10 @@
 """Serving language models: requests share steps, pages of a cache, and prefixes.
 
-Read `pages.py` first, then `scheduler.py`.
+`Engine` continues many texts at a time. Read `pages.py` first, then `scheduler.py`, `engine.py`.
 """
 
 from ..ir.lazy import listed as _listed
+from .engine import Engine as Engine, Ticket as Ticket
 from .pages import PagePool as PagePool, Table as Table
 from .scheduler import Chunk as Chunk, Request as Request, Scheduler as Scheduler
 from .weights import Handle as Handle, WeightRegistry as WeightRegistry

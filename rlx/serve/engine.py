@@ -1,0 +1,246 @@
+"""An engine that continues many texts at a time, each as if it were alone.
+
+A step computes tokens of all running sequences together: the next token of those that write, and a
+part of a prompt of those that read (`scheduler.py`), with keys and values in pages (`pages.py`).
+What a request gets has the same bits alone, among others, in whatever chunks its prompt came, with
+its prefix found in the cache, and after it was preempted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, final
+
+import numpy as np
+
+from ..ir.errors import AttributeValueError
+from ..ir.types import as_dtype
+from ..models.generation import Completion, Request as Text
+from ..models.language import LanguageModel, Prompts
+from ..models.sampling import Settled
+from ..trace.arguments import count_of, flag
+from ..trace.axes import integer
+from .pages import PagePool
+from .scheduler import Chunk, Request, Scheduler
+from .steps import Batch, PagedSteps
+
+UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+
+
+@final
+class Ticket:
+    """A request to an engine: what it wrote so far, and whether it has ended.
+
+    An engine makes it of a `text` that is continued and of the `request` to its scheduler.
+    """
+
+    def __init__(self, text: Text, request: Request) -> None:
+        self.text, self.request = text, request
+        self.pieces: list[str] = []  # of the text, as they became sure
+
+    @property
+    def reason(self) -> str:
+        """How it ended: "stop", "length", "deadline" or "cancelled"; "" before."""
+        return self.text.reason or self.request.finished or ""
+
+    def completion(self) -> Completion:
+        """What was written so far."""
+        return replace(self.text.completion(), reason=self.reason)
+
+    def __repr__(self) -> str:
+        return f"Ticket({self.request!r})"
+
+
+@final
+class Engine:
+    """Continues many texts at a time, each with the bits it gets alone.
+
+    `model` computes; `cache` is the memory for keys and values, in bytes or as text ("256M"), taken
+    at once; a page has `page_size` tokens, held as `dtype`, a float or int8. A step computes at
+    most `step_tokens` tokens of at most `max_sequences` texts; at most `max_waiting` requests wait
+    for their turn. With `poison`, pages that are given back are filled with NaN. `clock` tells
+    seconds. Numbers that mean nothing, and a cache without room for a page, are an
+    `AttributeValueError`. Threads may use an engine at the same time; one of them computes.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        cache: int | str = "256M",
+        page_size: int = 16,
+        max_sequences: int = 16,
+        step_tokens: int = 256,
+        max_waiting: int = 1024,
+        dtype: Any = "float32",
+        poison: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.model, self._clock = model, clock
+        size, name = count_of("page_size", page_size, 1), as_dtype(dtype).name
+        count = _bytes_of(cache) // self._page_bytes(size, name)
+        if not count:
+            raise AttributeValueError(
+                f"a cache of {cache} has no room for a page of {size} tokens",
+                fix=f"give {self._page_bytes(size, name)} bytes or more",
+            )
+        self.scheduler = Scheduler(
+            PagePool(count, size),
+            step_tokens=step_tokens,
+            max_sequences=max_sequences,
+            max_waiting=max_waiting,
+        )
+        self._steps = PagedSteps(model.config, model.weights, count, size, name)
+        self._poisons = flag("poison", poison)
+        self._tickets: dict[Request, Ticket] = {}
+        self._lock = threading.RLock()
+
+    def submit(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        priority: int = 0,
+        tenant: str = "",
+        timeout: float | None = None,
+        after: Ticket | None = None,
+        **options: Any,
+    ) -> Ticket:
+        """Let a `prompt` wait for its turn, and return its ticket; `step` goes on with it.
+
+        Of those who wait, a higher `priority` comes first, then the `tenant` who was served least;
+        tenants do not share the prefixes of their prompts. After `timeout` seconds it ends where it
+        is. One with the prompt of the ticket `after` waits until that is computed, to share it. The
+        other `options` are those of `LanguageModel.generate`, and so are the errors; a prompt that
+        the cache can never hold is an `AttributeValueError`, one too many a `QueueFullError`.
+        """
+        text = self.model.text(prompt, **options)
+        request = Request(
+            text.prompt,
+            max(text.limit, 1),
+            priority=integer("submit: priority", priority),
+            tenant=tenant,
+            root=tenant.encode(),
+            stop_tokens=self.model.ends,
+            deadline=None if timeout is None else self._clock() + timeout,
+            after=None if after is None else after.request,
+        )
+        ticket = Ticket(text, request)
+        if not text.reason:  # with max_tokens=0 it has ended before it began
+            with self._lock:
+                self.scheduler.submit(request)
+                self._tickets[request] = ticket
+        return ticket
+
+    def cancel(self, ticket: Ticket) -> None:
+        """End the request of a `ticket` where it is."""
+        with self._lock:
+            if not ticket.reason:
+                self.scheduler.cancel(ticket.request)
+                self._forget_ended()
+
+    def step(self) -> bool:
+        """Compute one step of all requests; false if there was nothing to do."""
+        with self._lock:
+            chunks = self.scheduler.plan(self._clock())
+            stale = self.scheduler.pages.take_stale()
+            if self._poisons and stale:
+                self._steps.poison(stale)
+            last = [chunk.request for chunk in chunks if chunk.is_last]
+            logits = self._steps(_batch(chunks)) if chunks else None
+            self.scheduler.complete(self._drawn(last, logits) if last else {})
+            self._forget_ended()
+            return bool(chunks)
+
+    def generate(self, prompts: Prompts, **options: Any) -> Any:
+        """Continue `prompts`: one text or list of tokens, or several.
+
+        Returns a `Completion` for one and a list for several. `options` and errors are those of
+        `submit`.
+        """
+        listed, is_one = self.model.prompts(prompts)
+        tickets = [self.submit(prompt, **options) for prompt in listed]
+        while not all(ticket.reason for ticket in tickets):
+            self.step()
+        found = [ticket.completion() for ticket in tickets]
+        return found[0] if is_one else found
+
+    def stream(self, prompt: str | Sequence[int], **options: Any) -> Iterator[str]:
+        """Yield the text after `prompt` as it is written, with `options` of `submit`.
+
+        A stream that is closed before its end cancels its request.
+        """
+        ticket = self.submit(prompt, **options)
+        return self._pieces(ticket)
+
+    def _pieces(self, ticket: Ticket) -> Iterator[str]:
+        told = 0
+        try:
+            while not ticket.reason:
+                self.step()
+                yield from ticket.pieces[told:]
+                told = len(ticket.pieces)
+        finally:
+            self.cancel(ticket)
+
+    def _drawn(self, requests: Sequence[Request], logits: Any) -> dict[Request, int]:
+        """The next token of each of some requests, which is told to their texts."""
+        texts = [self._tickets[request].text for request in requests]
+        start = np.array([len(x.prompt) for x in texts], "int32")
+        count = np.array([len(x.prompt) + len(x.tokens) for x in texts], "int32")
+        history = np.zeros((len(texts), int(count.max())), "int32")
+        for row, text in zip(history, texts, strict=True):
+            tokens = [*text.prompt, *text.tokens]
+            row[: len(tokens)] = tokens
+        how = Settled([x.sampling for x in texts])
+        drawn = how.draw(logits, history, start, count, any(x.is_listed for x in texts))
+        for row, (request, text) in enumerate(zip(requests, texts, strict=True)):
+            piece = text.take(drawn.tokens[row], *drawn.of(row))
+            if piece:
+                self._tickets[request].pieces.append(piece)
+        return dict(zip(requests, drawn.tokens, strict=True))
+
+    def _forget_ended(self) -> None:
+        for request, ticket in list(self._tickets.items()):
+            if ticket.text.reason and request.finished is None:  # a text of `stop` ended it
+                self.scheduler.cancel(request, ticket.text.reason)
+        for request in self.scheduler.take_ended():
+            del self._tickets[request]
+
+    def _page_bytes(self, size: int, name: str) -> int:
+        c = self.model.config
+        scale = 4 if name == "int8" else 0
+        return 2 * c.layers * size * c.kv_heads * (c.head_size * as_dtype(name).itemsize + scale)
+
+
+def _batch(chunks: Sequence[Chunk]) -> Batch:
+    """The tokens of chunks in one line."""
+    counts = [len(chunk.tokens) for chunk in chunks]
+    tables = [chunk.request.table.pages for chunk in chunks if chunk.request.table]
+    table = np.zeros((len(chunks), max(map(len, tables))), "int32")
+    for row, pages in zip(table, tables, strict=True):
+        row[: len(pages)] = pages
+    ends = np.cumsum(counts)
+    return Batch(
+        np.concatenate([chunk.tokens for chunk in chunks]).astype("int32"),
+        np.concatenate([np.arange(c.start, c.start + len(c.tokens)) for c in chunks]).astype(
+            "int32"
+        ),
+        np.repeat(np.arange(len(chunks), dtype="int32"), counts),
+        table,
+        np.array([end - 1 for end, c in zip(ends, chunks, strict=True) if c.is_last], "int32"),
+    )
+
+
+def _bytes_of(cache: int | str) -> int:
+    """A number of bytes, given as one or as text such as "256M"."""
+    if not isinstance(cache, str):
+        return count_of("cache", cache, 1, 2**50)
+    number, unit = cache[:-1], cache[-1:].upper()
+    if not number.isdecimal() or unit not in UNITS:
+        raise AttributeValueError(
+            f"cache is {cache!r}", fix='give bytes, or a whole number with K, M or G: "256M"'
+        )
+    return int(number) * UNITS[unit]

@@ -1,0 +1,213 @@
+"""The engine: whatever happens around a request, it gets the bits that it gets alone."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import random
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.models import LanguageModel
+from rlx.models.llama import Llama
+from rlx.serve import Engine, Ticket
+
+SCHEDULES = int(os.environ.get("SCHEDULES", "15"))
+VOCABULARY = 48
+
+
+@functools.cache
+def small_model(window: int | None = None) -> LanguageModel:
+    """Two layers of random weights."""
+    frequencies = tuple(1 / 10 ** (i / 4) for i in range(4))
+    config = Llama(VOCABULARY, 2, 32, 48, 4, 2, 8, 1e-5, 256, frequencies, window=window)
+    draw = np.random.default_rng(0)
+
+    def numbers(*shape: int) -> np.ndarray:
+        return (draw.standard_normal(shape) / np.sqrt(shape[-1])).astype("float32")
+
+    layers = [
+        {
+            "attention_norm": 1 + numbers(32),
+            **{"q": numbers(32, 32), "k": numbers(16, 32), "v": numbers(16, 32)},
+            **{"o": numbers(32, 32), "ffn_norm": 1 + numbers(32)},
+            **{"gate": numbers(48, 32), "up": numbers(48, 32), "down": numbers(32, 48)},
+        }
+        for _ in range(2)
+    ]
+    weights = {"embedding": 4 * numbers(VOCABULARY, 32), "norm": 1 + numbers(32), "layers": layers}
+    return LanguageModel(config, weights, ends=[0])
+
+
+@functools.cache
+def engine(pages: int, size: int, tokens: int, sequences: int = 4, **options) -> Engine:
+    model = small_model(options.pop("window", None))
+    width = 1 if options.get("dtype") == "int8" else 4
+    page = 2 * 2 * size * 2 * (8 * width + (4 if width == 1 else 0))
+    return Engine(
+        model,
+        cache=pages * page,
+        page_size=size,
+        step_tokens=tokens,
+        max_sequences=sequences,
+        poison=True,
+        **options,
+    )
+
+
+class Watch:
+    """The logits that each request of an engine gets, as hashes."""
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: dict[object, list[str]] = {}
+        drawn = engine._drawn
+
+        def watched(requests, logits):
+            for request, row in zip(requests, np.asarray(logits), strict=True):
+                digest = hashlib.sha256(row.tobytes()).hexdigest()
+                self.seen.setdefault(request, []).append(digest)
+            return drawn(requests, logits)
+
+        monkeypatch.setattr(engine, "_drawn", watched)
+
+    def of(self, ticket: Ticket) -> list[str]:
+        return self.seen.get(ticket.request, [])
+
+
+def test_random_schedules_give_the_bits_of_requests_alone(monkeypatch):
+    lone = engine(40, 16, 64, 1)
+    lone_watch = Watch(lone, monkeypatch)
+    engines = [engine(10, 4, 8), engine(24, 3, 5), engine(6, 16, 32)]
+    watches = [Watch(each, monkeypatch) for each in engines]
+    known: dict[object, tuple[list[int], list[str]]] = {}
+
+    def alone(prompt, options):
+        key = (prompt, *sorted(options.items()))
+        if key not in known:
+            ticket = lone.submit(prompt, tenant=str(len(known)), **options)  # nothing is shared
+            while lone.step():
+                pass
+            known[key] = ticket.completion().tokens, lone_watch.of(ticket)
+        return known[key]
+
+    preempted = 0
+    for seed in range(SCHEDULES):
+        draw, place = random.Random(seed), seed % len(engines)
+        submitted = _run(draw, engines[place])
+        preempted += engines[place].scheduler.preemptions
+        for ticket, prompt, options in submitted:
+            tokens, digests = alone(prompt, options)
+            found = ticket.completion()
+            if found.reason in ("stop", "length"):
+                assert found.tokens == tokens
+                assert watches[place].of(ticket) == digests
+            else:
+                assert watches[place].of(ticket) == digests[: len(watches[place].of(ticket))]
+    assert preempted
+
+
+def _run(draw: random.Random, engine: Engine) -> list[tuple[Ticket, tuple, dict]]:
+    """Some requests that come, are cancelled and preempted at random."""
+    submitted: list[tuple[Ticket, tuple, dict]] = []
+    for _ in range(draw.randint(5, 15)):
+        if draw.random() < 0.6:
+            start = draw.choice([(5, 6, 7, 8, 9, 10), (5, 6, 7, 8, 9, 11, 12), (3,)])
+            prompt = start + tuple(draw.randint(1, 4) for _ in range(draw.randint(0, 12)))
+            options = {"max_tokens": draw.randint(1, 12)}
+            if draw.random() < 0.5:
+                options |= {"temperature": 1.0, "seed": draw.randint(0, 3)}
+            if draw.random() < 0.3:
+                options |= {"frequency_penalty": 0.5}
+            how = {"priority": draw.choice([0, 0, 1]), "tenant": draw.choice("ab")}
+            submitted.append((engine.submit(prompt, **how, **options), prompt, options))
+        if submitted and draw.random() < 0.1:
+            engine.cancel(draw.choice(submitted)[0])
+        engine.step()
+    while engine.step():
+        pass
+    pool = engine.scheduler.pages
+    assert engine.scheduler.is_idle and pool.available == pool.count
+    return submitted
+
+
+def test_an_engine_writes_what_the_model_writes():
+    model, prompts = small_model(), [[5, 6, 7], [9] * 20, [1]]
+    for options in ({}, {"temperature": 0.7, "top_k": 9, "seed": 3}, {"logprobs": 2}):
+        wanted = model.generate(prompts, max_tokens=9, **options)
+        found = engine(10, 4, 8).generate(prompts, max_tokens=9, **options)
+        assert [x.tokens for x in found] == [x.tokens for x in wanted]
+        assert [x.reason for x in found] == [x.reason for x in wanted]
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a.logprobs, b.logprobs, atol=1e-5)  # eps of logits near 10
+            assert [list(x) for x in a.likeliest] == [list(x) for x in b.likeliest]
+
+
+def test_a_window_and_other_dtypes_of_pages():
+    prompt = [5, 6, 7, 8, 9, 10, 11]
+    wanted = small_model(window=4).generate(prompt, max_tokens=12)
+    assert engine(10, 4, 8, window=4).generate(prompt, max_tokens=12).tokens == wanted.tokens
+    assert wanted.tokens != small_model().generate(prompt, max_tokens=12).tokens
+    for dtype in ("bfloat16", "int8"):
+        one = engine(10, 4, 8, dtype=dtype)
+        alone = one.generate(prompt, max_tokens=6)
+        assert one.generate([prompt, [3], [4, 4]], max_tokens=6)[0].tokens == alone.tokens
+
+
+def test_a_prefix_is_not_computed_twice(monkeypatch):
+    one, counts = engine(10, 4, 8), []
+    plan = one.scheduler.plan
+
+    def counted(now):
+        chunks = plan(now)
+        counts.append(sum(len(c.tokens) for c in chunks))
+        return chunks
+
+    monkeypatch.setattr(one.scheduler, "plan", counted)
+    prompt = [7, 7, 8, 8, 9, 9, 1, 1, 2, 2]
+    first = one.generate(prompt, max_tokens=2, tenant="prefix")
+    before = sum(counts)
+    again = one.generate(prompt, max_tokens=2, tenant="prefix")
+    assert again == first and before == 11 and sum(counts) - before == 3
+    one.generate(prompt, max_tokens=2, tenant="another")
+    assert sum(counts) - before - 3 == 11  # a tenant finds nothing of another one
+
+
+def test_streams_deadlines_and_cancelled_requests():
+    now = [0.0]
+    one = engine(10, 4, 8, clock=lambda: now[0])
+    late = one.submit([5, 6], max_tokens=20, timeout=5.0)
+    for _ in range(3):
+        one.step()
+    now[0] = 6.0
+    one.step()
+    assert late.reason == "deadline" and len(late.completion().tokens) == 3
+    stream = one.stream([5, 6], max_tokens=20)
+    assert list(stream) == [] and one.scheduler.is_idle  # without a tokenizer there is no text
+    assert one.submit([5], max_tokens=0).reason == "length"
+    gone = one.submit([5, 6], max_tokens=20)
+    one.cancel(gone), one.cancel(gone)
+    assert gone.reason == "cancelled" and not one.step()
+
+
+def test_what_an_engine_cannot_do_is_named():
+    with pytest.raises(rlx.AttributeValueError, match="has no room for a page of 16 tokens"):
+        Engine(small_model(), cache=100)
+    with pytest.raises(rlx.AttributeValueError, match="cache is '1T'"):
+        Engine(small_model(), cache="1T")
+    message = "a prompt of 30 tokens and max_tokens=20 need room for 49 tokens, the cache has 40"
+    with pytest.raises(rlx.AttributeValueError, match=message):
+        engine(10, 4, 8).submit([1] * 30, max_tokens=20)
+    with pytest.raises(rlx.BoundsError, match="there is no token 48"):
+        engine(10, 4, 8).submit([48])
+
+
+@pytest.mark.parametrize("device", ["reference", "xla"])
+def test_other_devices(device):
+    with rlx.device(device):
+        one = Engine(small_model(), cache="16K", page_size=4, step_tokens=8, max_sequences=4)
+        found = one.generate([[5, 6, 7], [9, 9, 9]], max_tokens=3)
+    wanted = small_model().generate([[5, 6, 7], [9, 9, 9]], max_tokens=3)
+    assert [x.tokens for x in found] == [x.tokens for x in wanted]
