@@ -18,7 +18,8 @@ import rlx
 import rlx.numpy as rnp
 from rlx import nn
 from rlx.ir.errors import ArgumentError, AttributeValueError, ShapeError
-from rlx.ir.ops.blocks import COMPUTES, FORMATS
+from rlx.ir.ops.block_dot import COMPUTES
+from rlx.ir.ops.blocks import FORMATS
 
 RNG = np.random.default_rng(0)
 

@@ -14,6 +14,7 @@ from .types import Type, Typed
 
 if TYPE_CHECKING:
     from .op import Op
+    from .quantized import QuantizedValues
 
 OPS = Table()
 Binary: TypeAlias = "Callable[[Value, object], Value]"
@@ -213,6 +214,13 @@ class Graph:
             yield node
             for graph in node.graphs:
                 yield from graph.walk()
+
+    @property
+    def quant(self) -> QuantizedValues:
+        """The values of few bits, with their schemes: blocks, integers, rounded operands."""
+        from .quantized import QuantizedValues  # which imports this file
+
+        return QuantizedValues(self)
 
     def users(self) -> dict[Value, list[Node]]:
         """For each value the nodes that read it, in order, once for each time they do."""

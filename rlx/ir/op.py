@@ -282,11 +282,7 @@ class Op:
         return self._attach("fold", fn)
 
     def multiplied(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach the op that multiplies by the result without making it.
-
-        The rule is `(x, *args, **attrs) -> Value or None`, the product over the last axes of x and
-        of the result, which has two.
-        """
+        """Attach `(x, *args, **attrs) -> Value or None`: x @ result.T, without making it."""
         return self._attach("multiplied", fn)
 
     def product(
@@ -324,6 +320,10 @@ class Op:
         **attrs)` gives the operations in single precision that take as long.
         """
         self._attach("library_work", (kind, count))
+
+    def scheme(self, rule: Callable[..., Sequence[str | None]]) -> None:
+        """Attach `(*types, **attrs) -> texts`: how operands, then results are quantized."""
+        self._attach("scheme", rule)
 
     def nondifferentiable(self, reason: str) -> None:
         """Declare that the op has no derivative: its tangents are zero."""

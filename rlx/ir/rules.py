@@ -47,6 +47,7 @@ class Rules:
     choice: Sequence[Function | None] = ()  # for each argument, where its numbers are taken
     work: str | None = None  # the class of `Policy` it belongs to
     library_work: tuple[str, Function] | None = None  # of a library call: its kind, and how much
+    scheme: Function | None = None  # how operands and results are quantized
     work_kept: Function | None = None  # the operands that keep the dtype they were written in
 
     # -- what it is -----------------------------------------------------------------------------

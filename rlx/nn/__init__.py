@@ -96,12 +96,6 @@ from .layers import (
 from .masks import alibi_slopes as alibi_slopes
 from .module import Module as Module, field as field
 from .norms import BatchNorm as BatchNorm, GroupNorm as GroupNorm, InstanceNorm as InstanceNorm
-from .paged import (
-    KVPages as KVPages,
-    empty_pages as empty_pages,
-    paged_attention as paged_attention,
-    paged_write as paged_write,
-)
 from .pooling import (
     AdaptiveAvgPool as AdaptiveAvgPool,
     AdaptiveMaxPool as AdaptiveMaxPool,

@@ -1,4 +1,4 @@
-"""Numbers in blocks of few bits: dequantize_blocks, and products by block_dot.
+"""Numbers in blocks of few bits, as model files hold them: dequantize_blocks.
 
 A block has a scale, codes of 2 to 8 bits, and in some formats a minimum; blocks of 256 have scales
 and minima of their groups, in few bits too. A number is scale * code + minimum. The formats are
@@ -11,37 +11,30 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..dims import likely
 from ..errors import AttributeValueError, DtypeError, ShapeError
-from ..graph import Constant, Value
+from ..graph import OPS, Constant, Value
 from ..op import ALIGNED, define
 from ..record import record
-from ..types import Type, as_dtype, promote
-from .arithmetic import abs, add, div, mul, round, sub
+from ..types import Type, as_dtype
+from .arithmetic import add, mul, sub
 from .compare import (
     bit_and,
     bit_or,
     bit_xor,
-    clamp,
-    eq,
     lt,
     select,
     shift_left,
     shift_right_logical,
 )
 from .constant import constant, like
-from .contract import dot_general
-from .convert import bitcast, convert, narrowed
-from .families import check_kind
+from .convert import bitcast, convert
 from .index import gather
-from .movement import broadcast, reshape, transpose
+from .movement import broadcast, reshape
 from .pad_slice import part_along
-from .reduce import reduce_max, spread_back
 
 INT, FLOAT = as_dtype("int32"), as_dtype("float32")
 
@@ -339,9 +332,15 @@ def _power(blocks: Value, place: int) -> Value:
 
 dequantize_blocks.nondifferentiable("bytes of blocks are no numbers; what they multiply has one")
 dequantize_blocks.batch(ALIGNED)
+dequantize_blocks.multiplied(
+    lambda x, w, format: (
+        OPS["block_dot"](x, w, format=format) if w.rank == 2 and x.dtype == FLOAT else None
+    )
+)
+dequantize_blocks.scheme(lambda x, format: [f"blocks of {format}"])
 
 
-def _sample(layout: BlockFormat) -> np.ndarray:
+def some_blocks(layout: BlockFormat) -> np.ndarray:
     """Two lines of two blocks with all kinds of bytes; their float16s are finite."""
     blocks = (np.arange(4 * layout.nbytes) * 37 % 256).astype("uint8").reshape(4, -1)
     halves = [] if layout.is_power else [layout.scale]
@@ -353,143 +352,9 @@ def _sample(layout: BlockFormat) -> np.ndarray:
 
 
 for _name, _layout in FORMATS.items():
-    dequantize_blocks.samples(_sample(_layout), format=_name)
+    dequantize_blocks.samples(some_blocks(_layout), format=_name)
 dequantize_blocks.samples(
     np.array([0, 0x38, 0, 0xBC, *(j | (15 - j) << 4 for j in range(16))], np.uint8),
     format="q4_1",  # 0.5 times a code, and -1
     expect=[*(0.5 * j - 1 for j in range(16)), *(0.5 * (15 - j) - 1 for j in range(16))],
-)
-
-
-# -- products --------------------------------------------------------------------------------------
-
-ROUNDED = 32  # numbers that are rounded together, of those that packed ones multiply
-COMPUTES = ("exact", "int8")
-
-
-@define
-def block_dot(x: Type, w: Type, *, format: str, compute: str = "exact") -> Type:
-    """The product of lines with the numbers that lines of blocks stand for.
-
-    `f[..., k], u8[n, bytes] → f[..., n]`, summed in float32 or longer floats. `compute` tells what
-    x is taken for: "exact" as it is; "int8" rounded, each 32 numbers to multiples of their greatest
-    size / 127, halves to even, as ggml does. 32 of which one is not finite are NaN then. The
-    derivative in x is that of the exact product.
-    """
-    check_kind(x, ["float"])
-    if compute not in COMPUTES:
-        raise AttributeValueError(
-            f"`compute` is {compute!r}", fix=f"use one of {', '.join(COMPUTES)}"
-        )
-    if w.rank != 2:
-        raise ShapeError(f"the blocks are {w}", fix="give lines of bytes, an array of rank 2")
-    lines = dequantize_blocks.infer([w], {"format": format})[0]
-    if not x.rank or x.shape[-1] != lines.shape[-1]:
-        raise ShapeError(
-            f"x is {x}, the blocks stand for {lines}",
-            fix=f"give x a last axis of {lines.shape[-1]}",
-        )
-    return x.with_shape((*x.shape[:-1], lines.shape[0]))
-
-
-def _in_long(x: Any) -> np.dtype:
-    return promote(x.dtype, FLOAT)
-
-
-@block_dot.reference
-def block_dot_reference(x: np.ndarray, w: np.ndarray, *, format: str, compute: str) -> np.ndarray:
-    lines = x.astype(_in_long(x))
-    if compute == "int8":
-        blocks = lines.reshape(*x.shape[:-1], x.shape[-1] // ROUNDED, ROUNDED)
-        step = np.max(np.abs(blocks), -1, keepdims=True, initial=0) / lines.dtype.type(127)
-        units = np.where(step == 0, 0, blocks / step)
-        lines = (np.rint(units).clip(-127, 127) * step).reshape(x.shape)
-    return lines @ dequantize_blocks_reference(w, format=format).astype(lines.dtype).T
-
-
-@block_dot.expand
-def block_dot_expand(x: Value, w: Value, *, format: str, compute: str) -> Value:
-    lines = narrowed(x, _in_long(x))
-    numbers = narrowed(dequantize_blocks(w, format=format), lines.dtype)
-    lines = _rounded(lines) if compute == "int8" else lines
-    sums = dot_general(lines, numbers, contract=((x.rank - 1,), (numbers.rank - 1,)))
-    return narrowed(sums, x.dtype)
-
-
-def _rounded(x: Value) -> Value:
-    """x rounded to few multiples, as the reference does."""
-    blocks = reshape(x, shape=(*x.shape[:-1], x.shape[-1] // ROUNDED, ROUNDED))
-    axes = (blocks.rank - 1,)
-    step = div(reduce_max(abs(blocks), axes=axes), 127.0)
-    step = spread_back(step, blocks, axes)
-    zero = like(step, 0)
-    units = select(eq(step, zero), zero, div(blocks, step))
-    whole = clamp(like(units, -127), round(units), like(units, 127))
-    return reshape(mul(whole, step), shape=x.shape)
-
-
-block_dot.jvp([lambda t, out, x, w, format, compute: block_dot(t, w, format=format), None])
-
-
-@block_dot.transpose
-def block_dot_transpose(
-    ct: Value, x: Any, w: Value, *, format: str, compute: str
-) -> list[Value | None]:
-    long = narrowed(ct, _in_long(ct))
-    numbers = narrowed(dequantize_blocks(w, format=format), long.dtype)
-    return [narrowed(dot_general(long, numbers, contract=((ct.rank - 1,), (0,))), ct.dtype), None]
-
-
-@block_dot.batch
-def block_dot_batch(
-    args: Sequence[Value], batched: Sequence[bool], *, format: str, compute: str
-) -> Value:
-    x, w = args
-    if not batched[1]:
-        return block_dot(x, w, format=format, compute=compute)
-    lines = narrowed(x, _in_long(x))
-    numbers = narrowed(dequantize_blocks(w, format=format), lines.dtype)
-    lines = _rounded(lines) if compute == "int8" else lines
-    contract = ((x.rank - 1,), (2,))
-    if batched[0]:
-        return narrowed(dot_general(lines, numbers, contract=contract, batch=((0,), (0,))), x.dtype)
-    sums = dot_general(lines, numbers, contract=contract)  # [..., batch, n]
-    order = (sums.rank - 2, *range(sums.rank - 2), sums.rank - 1)
-    return narrowed(transpose(sums, axes=order), x.dtype)
-
-
-@block_dot.fold
-def block_dot_fold(x: Value, w: Value, *, format: str, compute: str) -> Value | None:
-    """Other floats are multiplied as float32, or longer ones after all."""
-    if x.dtype == FLOAT:
-        return None
-    if _in_long(x) == FLOAT:
-        return narrowed(block_dot(narrowed(x, FLOAT), w, format=format, compute=compute), x.dtype)
-    return block_dot_expand(x, w, format=format, compute=compute)
-
-
-block_dot.work("exact")  # what is rounded is the user's choice already
-block_dot.library_work("direct", lambda x, w, **attrs: 2.0 * likely(x.size) * likely(w.shape[0]))
-
-
-@dequantize_blocks.multiplied
-def multiplied_blocks(x: Value, w: Value, *, format: str) -> Value | None:
-    return block_dot(x, w, format=format) if w.rank == 2 and x.dtype == FLOAT else None
-
-
-def _lines(name: str) -> np.ndarray:
-    return _sample(FORMATS[name])
-
-
-block_dot.samples((3, 64), _lines("q4_1"), format="q4_1")
-block_dot.samples((512,), _lines("q6_k"), format="q6_k", low=-1e-3, high=1e-3)
-block_dot.samples(
-    Type(FLOAT, (2, 1, 64)), _lines("q8_0"), format="q8_0", compute="int8", low=-1e-3, high=1e-3
-)
-block_dot.samples(
-    np.array([[127.0, 0.5, 1.5, -2.25, *[0.0] * 28]], np.float32),  # 1 * w[0] is the greatest
-    np.array([[0, 0x38, *range(1, 33)]], np.uint8),  # 0.5 times 1 to 32
-    format="q8_0",
-    compute="int8",
-    expect=[[0.5 * (127 * 1 + 0 * 2 + 2 * 3 - 2 * 4)]],
 )

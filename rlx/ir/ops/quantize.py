@@ -157,6 +157,15 @@ def quantize_expand(
     return convert(_cut(units, offset, dtype, bounds), dtype=dtype)
 
 
+def _scheme(dtype: np.dtype, axis: Axis, bounds: Bounds = None) -> str:
+    """How numbers are quantized, in words."""
+    few = "" if bounds is None else f" from {bounds[0]} to {bounds[1]}"
+    return f"{dtype.name}{few}" + ("" if axis is None else f" along axis {axis}")
+
+
+quantize.scheme(
+    lambda x, scale, zero, dtype, axis, bounds: [*[None] * 3, _scheme(dtype, axis, bounds)]
+)
 quantize.nondifferentiable("the result is constant between steps; train with fake_quantize")
 _F32 = as_dtype("float32")
 _MATRIX, _LINE, _ONE = Type(_F32, (2, 3)), Type(_F32, (3,)), Type(_F32, ())
@@ -217,6 +226,7 @@ def dequantize_expand(
     return narrowed(mul(sub(narrowed(x, wide), offset), step), dtype)
 
 
+dequantize.scheme(lambda x, scale, zero, dtype, axis: [_scheme(x.dtype, axis)])
 _COUNTS = Type(as_dtype("int8"), (2, 3))
 _ZEROS = np.array([0.7, -1.2, 1.9], "float32")  # finite: of an infinite one nothing is said
 dequantize.samples(_COUNTS, _ONE, _ZEROS[0], dtype="float32")
@@ -294,6 +304,11 @@ def _rounded(x: Value, dtype: np.dtype) -> Value:
     power = bitcast(bit_and(bitcast(x, dtype=bits), infinity), dtype=WIDE)
     step = max(mul(power, 2.0**-info.nmant), like(x, float(info.smallest_subnormal)))
     return convert(mul(round(div(x, step)), step), dtype=wide)
+
+
+fake_quantize.scheme(
+    lambda x, scale, zero, dtype, axis, bounds: [*[None] * 3, _scheme(dtype, axis, bounds)]
+)
 
 
 @fake_quantize.jvp

@@ -1,9 +1,8 @@
 """Ops of attention and its derivative.
 
-Read `attention.py` first; `blocks.py` is the online form for long sequences, `paged.py` attention
-to keys in pages.
+Read `attention.py` first; `blocks.py` is the online form for long sequences.
 """
 
-from . import attention, paged
+from . import attention
 
-__all__ = ["attention", "paged"]
+__all__ = ["attention"]
