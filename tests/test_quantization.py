@@ -124,3 +124,182 @@ def test_results_are_the_same_in_every_transform(tmp_path):
     assert np.array_equal(rlx.load(tmp_path / "q.npz", like=blank)(X), y)
     exported = rlx.load_exported(rlx.export(q, X).serialize())
     assert np.allclose(exported(X), y, atol=1e-5)
+
+
+# -- convolutions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {},
+        {"padding": "SAME", "stride": 2},
+        {"padding": "SAME", "groups": 4},
+        {"padding": ((2, 0), (1, 3)), "dilation": 2},
+    ],
+    ids=str,
+)
+def test_convolutions_on_codes(attrs):
+    """Zeros around an image are the code of 0, which is another number."""
+    key, x = rlx.random.key(0), np.abs(np.random.default_rng(0).standard_normal((2, 8, 9, 8)))
+    layer = nn.Conv(8, 12, (3, 3), key=key, **attrs)
+    x = x.astype(np.float32)
+    for scheme in ("w8a8", "w8a8_dynamic", "w8"):
+        q = rlx.quantize(layer, [x], scheme=scheme)
+        assert decibels(layer(x), q(x)) > 33
+    text = str(rlx.make_graph(rlx.quantize(layer, [x]))(x))
+    assert re.search(r"i32\[.*\] = conv_general_dilated", text)
+
+
+def test_transposed_convolutions_on_codes():
+    key, x = rlx.random.key(0), np.abs(np.random.default_rng(0).standard_normal((2, 5, 4)))
+    layer = nn.ConvTranspose(4, 6, 3, stride=2, key=key)
+    x = x.astype(np.float32)
+    assert decibels(layer(x), rlx.quantize(layer, [x])(x)) > 33
+
+
+# -- training --------------------------------------------------------------------------------------
+
+
+def test_training_finds_weights_that_bear_rounding():
+    """Of 4 bits: what is trained with rounding errs less than what is rounded afterwards."""
+    keys = rlx.random.split(rlx.random.key(0), 3)
+    teacher = nn.MLP([32, 32, 4], key=keys[0])
+    student = nn.MLP([32, 64, 4], key=keys[1])
+    x = rlx.random.normal(keys[2], (256, 32))
+    y = teacher(x)
+    scheme = Scheme(weights=4, granularity=32, symmetric_weights=False)
+
+    def loss(model):
+        return ((model(x) - y) ** 2).mean()
+
+    @rlx.jit
+    def train(model, rate):
+        optimizer = rlx.optim.adam(rlx.optim.schedules.cosine(rate, 150))
+
+        def step(carry, _):
+            model, memory = carry
+            updates, memory = optimizer.update(rlx.grad(loss)(model), memory, model)
+            return (rlx.optim.apply_updates(model, updates), memory), None
+
+        return rlx.scan(step, (model, optimizer.init(model)), length=150)[0][0]
+
+    student = train(student, 1e-2)
+    after = rlx.quantize(student, [x], scheme=scheme)
+    prepared = rlx.quantize(student, [x], scheme=scheme, train=True)
+    assert np.allclose(loss(prepared), loss(after), rtol=0.1)
+    trained = train(prepared, 3e-3)
+    converted = trained.convert([x])
+    assert np.allclose(loss(trained), loss(converted), rtol=0.02)
+    assert loss(converted) < loss(after) / 2
+    assert loss(converted) < 0.02 * (y**2).mean()
+    assert len(converted.report().layers) == 2
+
+
+def test_training_with_ranges_of_inputs():
+    m = model()
+    for scheme in ("w8a8", "w8a8_dynamic"):
+        q = rlx.quantize(m, [X], scheme=scheme, train=True)
+        assert decibels(m(X), q(X)) > 30
+        assert decibels(q(X), q.convert()(X)) > 80
+        gradient = rlx.grad(lambda q: (q(X) ** 2).sum())(q)
+        right = rlx.grad(lambda m: (m(X) ** 2).sum())(m)
+        assert decibels(right.layers[0].weight, gradient.kept["layers[0].weight"]) > 20
+        assert all(not np.any(x) for x in rlx.tree.leaves(gradient.ranges))
+
+
+# -- reports and errors ----------------------------------------------------------------------------
+
+
+def test_report():
+    w = np.arange(-64, 64, dtype=np.float32).reshape(32, 4)
+    weights = {"first": w, "table": np.ones((16, 32), np.float32), "last": w.T[:, :4] / 4}
+
+    def net(weights, ids):
+        x = weights["table"][ids]
+        return rnp.tanh(x @ weights["first"] / 512) @ weights["last"] @ weights["last"]
+
+    q = rlx.quantize(functools.partial(net, weights), [np.arange(3)], scheme="w8", skip="*#2")
+    text = """
+net: w8, 2 products
+layer         signal/noise  max error   cosine             bytes
+[0]["first"]       46.9 dB       0.25  0.99999    512 B -> 136 B
+[0]["last"]        59.9 dB     0.0032  1.00000      64 B -> 32 B
+all                77.6 dB      0.015  1.00000  2.6 kB -> 2.3 kB
+stayed float
+  [0]["last"]#2: it is in skip
+  [0]["table"]: used by no product, 2.0 kB
+"""
+    assert str(q.report()) == text.strip()
+
+
+ERRORS = {
+    "AttributeValueError: quantize: there is no scheme 'int8'": dict(scheme="int8"),
+    "ArgumentError: quantize: there is no calibration": dict(calibration=None),
+    "ArgumentError: quantize: the calibration is empty": dict(calibration=[]),
+    "ArgumentError: quantize: the calibration is 3, not a list of examples": dict(calibration=3),
+    "ArgumentError: quantize: example 0 of the calibration has specs, no numbers": dict(
+        calibration=[rlx.spec((2, 32))]
+    ),
+    "ArgumentError: quantize: example 1 of the calibration makes numbers that are not finite": dict(
+        calibration=[X, X * np.nan]
+    ),
+    "ArgumentError: quantize: skip names 'layers[2]', which is no layer": dict(skip="layers[2]"),
+    "ArgumentError: quantize: only names 'layer', which is no layer": dict(only=["layer"]),
+    "ArgumentError: quantize: skip holds 3, which is no path": dict(skip=[3]),
+    "ArgumentError: quantize: MLP has no product with a weight to quantize": dict(skip="layers"),
+    "ArgumentError: quantize: the weight layers[0].weight has numbers that are not finite": dict(
+        f=rlx.tree.map(lambda x: x / 0, model())
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "given"), ERRORS.items(), ids=map(str, range(len(ERRORS))))
+def test_errors(text, given):
+    with pytest.raises(rlx.RlxError) as raised:
+        rlx.quantize(**{"f": model(), "calibration": [X], **given})
+    assert f"{type(raised.value).__name__}: {raised.value}".startswith(text)
+    assert raised.value.fix
+
+
+def test_errors_of_schemes():
+    for wrong in (
+        dict(weights=4),
+        dict(weights=4, granularity=32, activations="static"),
+        dict(symmetric_weights=False, activations="dynamic"),
+        dict(granularity=32, symmetric_weights=False),
+        dict(percentile=10.0),
+        dict(smoothing=2.0),
+    ):
+        with pytest.raises(rlx.ArgumentError):
+            Scheme(**wrong)
+
+
+def test_errors_of_calls():
+    q = rlx.quantize(model(), [X])
+    with pytest.raises(rlx.ArgumentError, match="is in few bits already"):
+        q.convert()
+    with pytest.raises(rlx.ShapeError, match="inner sizes differ"):
+        q(X[:, :3])
+    with pytest.raises(rlx.ArgumentError, match="missing a required argument"):
+        q()
+    with pytest.raises(rlx.ArgumentError, match="while a function is traced"):
+        rlx.jit(lambda x: rlx.quantize(model(), [x])(x))(X)
+    w = rnp.ones((4, 4))
+    q = rlx.quantize(lambda x: x @ w if x.ndim == 2 else x @ w @ w, [w])
+    with pytest.raises(rlx.StructureError, match="multiplies by 2 weights for these arguments"):
+        q(rnp.ones(4))
+
+
+def test_only_and_skip_take_paths():
+    m = nn.MLP([32, 32, 32, 4], key=rlx.random.key(0))
+    names = [f"layers[{i}].weight" for i in range(3)]
+    for options, left in (
+        (dict(skip="layers[1]"), [0, 2]),
+        (dict(only=["layers[1]", "layers[2].weight"]), [1, 2]),
+        (dict(only="layers[*]", skip=["layers[0].weight"]), [1, 2]),
+    ):
+        q = rlx.quantize(m, [rlx.spec((1, 32))], scheme="w8", **options)
+        assert list(q.weights) == [names[i] for i in left]
+        assert q.report().whole is None
+    assert "layers[0].weight: it is in skip" in str(q.report())

@@ -43,7 +43,8 @@ def weights_of(plan: Plan, leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
 def calibrated(plan: Plan, examples: Sequence[Example]) -> dict[str, Ranged]:
     """The ranges of the inputs of products, from what the examples make of them."""
 
-    smooth = _smoothing(plan, examples)
+    weights = weights_of(plan, plan.source.leaves)
+    smooth = _smoothing(plan, examples, weights)
     seen: dict[str, Seen] = {}
     for number, example in enumerate(examples):
         for name, (x, axis) in _inputs(plan, number, example).items():
@@ -96,7 +97,9 @@ def _inputs(plan: Plan, number: int, example: Example) -> dict[str, Any]:
 # -- smoothing -------------------------------------------------------------------------------------
 
 
-def _smoothing(plan: Plan, examples: Sequence[Example]) -> dict[str, np.ndarray]:
+def _smoothing(
+    plan: Plan, examples: Sequence[Example], weights: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """What the features of inputs are divided by, and those of weights multiplied by."""
     part = plan.scheme.smoothing
     if part is None or plan.trains:
@@ -106,7 +109,6 @@ def _smoothing(plan: Plan, examples: Sequence[Example]) -> dict[str, np.ndarray]
         for name, (x, axis) in _inputs(plan, number, example).items():
             if axis is not None:
                 seen.setdefault(name, SeenFeatures(x.shape[axis])).add(x, axis)
-    weights = weights_of(plan, plan.source.leaves)
     sizes: dict[str, np.ndarray] = {}
     for product in plan.quantized:
         if product.inputs in seen:

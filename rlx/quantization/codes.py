@@ -9,8 +9,8 @@ from typing import Any, Protocol, final
 from ..ir.graph import Node, Value
 from ..ir.ops.arithmetic import abs, add, div, mul, round, sub
 from ..ir.ops.blocks import dequantize_blocks
-from ..ir.ops.compare import clamp, gt, max, select
-from ..ir.ops.constant import like, scalar_like, uniform
+from ..ir.ops.compare import clamp, gt, max as greater, min as lesser, select
+from ..ir.ops.constant import full, like, scalar_like, uniform
 from ..ir.ops.convert import convert, narrowed
 from ..ir.ops.custom import stop_gradient
 from ..ir.ops.movement import broadcast, reshape, transpose
@@ -205,37 +205,43 @@ class Rounded:
             lines = Layout.of(node, 1 - product.side)
             x = _left(x, lines, lines.depth, Codes.of(8, True))
         layout = _layout(product)
-        group = group_of(self.scheme, layout) or layout.depth
-        if self.scheme.granularity == "tensor":
-            group = math.prod(layout.shape)
+        group = group_of(self.scheme, layout)
+        depth = math.prod(layout.shape) if self.scheme.granularity == "tensor" else layout.depth
         codes = Codes.of(self.scheme.weights, self.scheme.symmetric_weights)
-        return _applied(node, product, x, _left(weight.floats(), layout, group, codes))
+        w = _left(weight.floats(), layout, group or depth, codes, is_block=bool(group))
+        return _applied(node, product, x, w)
 
 
-def _left(x: Value, layout: Layout, group: Any, codes: Codes) -> Value:
-    """What is left of numbers of which so many share a range."""
+def _left(x: Value, layout: Layout, group: Any, codes: Codes, *, is_block: bool = False) -> Value:
+    """What is left of numbers of which so many share a range.
+
+    Blocks have scales of float16, and their range need not hold 0: it begins at the least number.
+    """
     count = math.prod(layout.shape) // group
     rows = reshape(transpose(x, axes=layout.order), shape=(count, group))
-    least, greatest = (
-        stop_gradient(reduce(rows, axes=(1,))) for reduce in (reduce_min, reduce_max)
-    )
-    none = like(least, 0)
+    fixed = stop_gradient(rows)
+    none = full(shape=(count,), value=0, dtype=x.dtype)
+    least, greatest = (reduce(fixed, axes=(1,)) for reduce in (reduce_min, reduce_max))
+    if is_block and not codes.is_symmetric:
+        scale = _above_zero(_half(div(sub(greatest, least), float(codes.high - codes.low))))
+        start = broadcast(_half(least), shape=rows.shape, axes=(0,))
+        bounds = (0, codes.high - codes.low)
+        rows = fake_quantize(sub(rows, start), scale, none, dtype=INT8, axis=0, bounds=bounds)
+        return transpose(reshape(add(rows, start), shape=layout.sizes), axes=layout.back)
     if codes.is_symmetric:
-        scale = div(reduce_max(abs(stop_gradient(rows)), axes=(1,)), float(min_of(codes)))
-        zero = none
+        scale = div(reduce_max(abs(fixed), axes=(1,)), float(min(codes.high, -codes.low)))
+        scale, zero = _above_zero(_half(scale) if is_block else scale), none
     else:
-        least, greatest = -max(-least, none), max(greatest, none)
-        scale = div(sub(greatest, least), float(codes.high - codes.low))
-        zero = round(sub(like(least, codes.low), div(least, _above_zero(scale))))
-    scale = _above_zero(scale)
+        least, greatest = lesser(least, none), greater(greatest, none)
+        scale = _above_zero(div(sub(greatest, least), float(codes.high - codes.low)))
+        zero = round(sub(like(least, codes.low), div(least, scale)))
     rows = fake_quantize(rows, scale, zero, dtype=INT8, axis=0, bounds=(codes.low, codes.high))
     return transpose(reshape(rows, shape=layout.sizes), axes=layout.back)
 
 
+def _half(x: Value) -> Value:
+    return convert(convert(x, dtype=as_dtype("float16")), dtype=x.dtype)
+
+
 def _above_zero(scale: Value) -> Value:
     return select(gt(scale, like(scale, 0)), scale, like(scale, 1))
-
-
-def min_of(codes: Codes) -> int:
-    """The greatest size that codes of both signs have."""
-    return codes.high if codes.high < -codes.low else -codes.low

@@ -7,6 +7,7 @@ from typing import Any, final
 
 from ..ir.builder import current
 from ..ir.errors import ArgumentError
+from ..ir.record import replace
 from ..ir.tracebacks import boundary
 from ..ir.types import Type
 from ..nn.filters import is_array
@@ -70,7 +71,8 @@ class Quantized(Module):
                 fix="convert what rlx.quantize(..., train=True) gave",
             )
         examples = [] if calibration is None else examples_of(calibration)
-        plan = Plan(self.plan.source, self.plan.scheme, self.plan.products, False)
+        scheme = replace(self.plan.scheme, weight_ranges="minmax")  # as it was trained
+        plan = Plan(self.plan.source, scheme, self.plan.products, False)
         plan.example, plan.loops = self.plan.example, self.plan.loops
         return _made(plan, self.kept, self.ranges, examples)
 
