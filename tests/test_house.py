@@ -53,7 +53,7 @@ MAY_IMPORT = {  # floor -> the floors below it
     "models": (*MODELS, "runtime", "nn", "io"),
     "serve": (*EVERYTHING, "nn", "optim", "io", "models"),
     "viz": (*EVERYTHING, "nn", "optim"),
-    "cli": (*EVERYTHING, "nn", "optim"),
+    "cli": (*EVERYTHING, "nn", "optim", "io", "models", "interop", "serve"),
 }
 # Folder of rlx/backends/cpu -> the folders below it. The files beside the folders are on top.
 CPU_MAY_IMPORT = {

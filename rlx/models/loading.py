@@ -56,6 +56,11 @@ def load(path: str | PathLike[str], *, compute: str = "exact") -> Any:
         return (_from_folder if place.is_dir() else _from_gguf)(place, compute)
 
 
+def is_model(place: Path, metadata: Mapping[str, Any]) -> bool:
+    """Whether a file with such metadata, or a folder, says what model it is of."""
+    return ARCHITECTURE in metadata or (place / CONFIG).is_file()
+
+
 def _from_gguf(place: Path, compute: str) -> Any:
     if place.suffix.lower() == ".safetensors":
         refuse("weights alone say nothing of the model", f"give its folder, with {CONFIG}")

@@ -1,0 +1,69 @@
+"""The verbs of the command line, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from ..ir.errors import RlxError
+from ..ir.lazy import HOUSE
+
+VERBS = {  # module: what it does
+    "doctor": "list the devices, what runs each, and what to install for those that are absent",
+    "info": "say what is in a file: a model, tensors, an export; and what running it takes",
+    "run": "give a language model a prompt, and print what it writes",
+    "chat": "talk with a language model",
+    "bench": "measure how fast a language model reads and writes",
+}
+EXAMPLES = """examples:
+  rlx info model.gguf
+  rlx run model.gguf "What is the capital of France?"
+  rlx chat model.gguf
+  rlx bench model.gguf --against llama.cpp
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a verb; returns the exit status, 0, or 1 after an error."""
+    parser = argparse.ArgumentParser(
+        prog="rlx",
+        description="A small ML compiler, and what comes with it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"rlx {sys.modules[HOUSE].__version__}"
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="verb")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for name, about in VERBS.items():
+        verb = verbs.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".")
+        if name in given:  # others need not be loaded
+            module = importlib.import_module(f"{__package__}.{name}")
+            module.add(verb)
+            verb.set_defaults(run=module.run)
+    asked = parser.parse_args(given)
+    try:
+        asked.run(asked)
+        sys.stdout.flush()
+    except RlxError as error:
+        print(error_text(error), file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # who reads has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def error_text(error: RlxError) -> str:
+    """An error for someone at a terminal: what, and how to fix it."""
+    lines = [f"rlx: {error.what}"]
+    lines += [f"     {note}" for note in error.notes]
+    if error.fix:
+        first, *others = error.fix.splitlines()
+        lines += [f"fix: {first}", *(f"     {line}" for line in others)]
+    return "\n".join(lines)

@@ -1,0 +1,141 @@
+"""The command line: what it prints, and errors that say how to fix them."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from llama_writer import write_llama
+from real_models import minilm_path, smollm, smollm_path
+
+import rlx
+from rlx.cli import main as command, options
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def rlx_prints(capsys, monkeypatch):
+    """What the command line prints, with the status; the real model is opened once."""
+    monkeypatch.setattr(options, "load", _load)
+
+    def run(*arguments: str, lines: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+        status = command.main(arguments)
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def _load(path: str, *, compute: str) -> object:
+    is_real = Path(path) == smollm_path()
+    return smollm(compute) if is_real else rlx.models.load(path, compute=compute)
+
+
+def test_help_lists_the_verbs_and_shows_how_to_begin():
+    done = subprocess.run(
+        [sys.executable, "-m", "rlx", "--help"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    assert all(verb in done.stdout for verb in command.VERBS)
+    assert 'rlx run model.gguf "What is the capital of France?"' in done.stdout
+
+
+@pytest.mark.parametrize("verb", command.VERBS)
+def test_every_verb_describes_its_arguments(verb, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main([verb, "--help"])
+    assert ended.value.code == 0
+    assert command.VERBS[verb][1:].split(";")[0].split(",")[0] in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_run_answers_a_prompt(rlx_prints):
+    question = "What is the capital of France?"
+    status, out, _ = rlx_prints("run", str(smollm_path()), question, "--max-tokens", "8")
+    answer = smollm().chat([{"role": "user", "content": question}], max_tokens=8).text
+    assert (status, out) == (0, answer + "\n")
+
+
+def test_run_goes_on_with_a_text(rlx_prints):
+    model, options = str(smollm_path()), ["--raw", "--max-tokens", "4", "--stop", "."]
+    _, out, _ = rlx_prints("run", model, *options, lines="The capital of France is")
+    assert out == " Paris\n"
+
+
+def test_chat_remembers_what_was_said(rlx_prints):
+    model = str(smollm_path())
+    _, out, _ = rlx_prints(
+        "chat", model, "--max-tokens", "3", lines="Hi\n\nHello\n/new\nHi\n/exit\n"
+    )
+    first = smollm().chat([{"role": "user", "content": "Hi"}], max_tokens=3).text
+    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": first}]
+    second = smollm().chat([*said, {"role": "user", "content": "Hello"}], max_tokens=3).text
+    assert out.splitlines() == f"{first}\n{second}\n{first}".splitlines()
+
+
+def test_info_says_what_a_model_is_and_what_it_takes(rlx_prints):
+    _, out, _ = rlx_prints("info", str(smollm_path()), "--settings")
+    assert "272 tensors, 134.5 million numbers in 96.6 MB" in out
+    assert "q4_1 66.4 MB, q8_0 30.1 MB, float32 141 kB" in out
+    assert "LanguageModel(30 layers" in out
+    assert "46.1 kB a token" in out
+    assert "general.architecture = 'llama'" in out
+    assert "tokenizer.ggml.tokens = 49152 of str" in out
+
+
+def test_info_prints_a_template_and_tensors(rlx_prints):
+    _, out, _ = rlx_prints("info", str(smollm_path()), "--template")
+    assert out.startswith("{% for message in messages %}")
+    _, out, _ = rlx_prints("info", str(minilm_path()), "--tensors")
+    assert "Encoder(6 layers" in out
+    assert "embeddings.word_embeddings.weight" in out and "f32[30522, 384]" in out
+
+
+def test_info_knows_files_of_arrays_and_exports(rlx_prints, tmp_path):
+    rlx.save(tmp_path / "x.npz", {"w": np.ones((2, 3), "float32")})
+    _, out, _ = rlx_prints("info", str(tmp_path / "x.npz"), "--tensors")
+    assert "1 tensors, 6 numbers in 24 B" in out and "f32[2, 3]" in out
+    weights = rlx.numpy.ones((3,))
+    exported = rlx.export(lambda x: x * weights, rlx.numpy.ones((3,)))
+    exported.save(tmp_path / "f.rlx")
+    _, out, _ = rlx_prints("info", str(tmp_path / "f.rlx"), "--tensors")
+    assert "export of" in out and "1 arrays of its own, 12 B" in out
+
+
+def test_bench_measures_reading_and_writing(rlx_prints, tmp_path):
+    path = tmp_path / "tiny.gguf"
+    write_llama(path, np.random.default_rng(0), ["q4_0"], layers=1, scaling="none", window=None)
+    given = ["--prompt", "8", "--rows", "1", "2", "--rounds", "1"]
+    status, out, _ = rlx_prints("bench", str(path), *given)
+    assert status == 0
+    assert [line.split("rlx")[0].strip() for line in out.splitlines()[1:]] == [
+        "read 8", "write 1 at 8", "write 2 at 8",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "/no/such.gguf", "Hi"], "rlx: cannot read '/no/such.gguf'"),
+        (["info", __file__], "this is no exported function"),
+        (["run", "MODEL", "Hi", "--top-p", "2"], "top_p is 2"),
+        (["run", "MODEL", "Hi", "--max-tokens", "9999"], "over the model's context of 8192"),
+        (["run", "ENCODER", "Hi"], "is an encoder, which writes no text"),
+    ],
+)
+def test_errors_say_what_and_how_to_fix_it(rlx_prints, arguments, says):
+    places = {"MODEL": lambda: str(smollm_path()), "ENCODER": lambda: str(minilm_path())}
+    status, _, error = rlx_prints(*(places.get(x, lambda x=x: x)() for x in arguments))
+    assert status == 1
+    assert says in error
+    assert "\nfix: " in error
+    assert "Traceback" not in error
