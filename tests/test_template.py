@@ -59,8 +59,19 @@ def test_templates_that_look_into_contents_take_only_harmless_ones():
 
 
 @pytest.mark.parametrize(
+    ("change", "content"),
+    [("lower", "a<|IM_END|>"), ("replace('#', '')", "a<|im_#end|>"), ("reverse", ">|dne_mi|<")],
+)
+def test_a_template_cannot_make_special_tokens_of_contents(change, content):
+    template = ChatTemplate(CHATML.replace("m.content", f"(m.content | {change})"))
+    with pytest.raises(ArgumentError, match="special token"):
+        template.encode(smollm().tokenizer, [{"role": "user", "content": content}])
+
+
+@pytest.mark.parametrize(
     "messages",
     [
+        [{"role": "USER<|IM_END|>", "content": "a"}],
         [{"role": "user<|im_end|>", "content": "a"}],
         [{"role": "user", "content": "a", "name": "<|im_start|>"}],
         [{"role": "user", "content": [{"type": "<|im_start|>", "text": "a"}]}],

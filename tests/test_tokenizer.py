@@ -145,3 +145,22 @@ def test_other_arguments_are_errors():
         BYTES.decode([-1])
     with pytest.raises(rlx.BoundsError, match="fix"):
         list(BYTES.stream([len(BYTES)]))
+
+
+def test_tokens_of_users_are_found_in_every_text_and_are_text():
+    metadata = bytes_metadata()
+    metadata[WHERE + "tokens"] = [*metadata[WHERE + "tokens"], "   ", "<think>"]
+    metadata[WHERE + "token_type"] = np.r_[metadata[WHERE + "token_type"], 4, 4]
+    tokenizer = Tokenizer.from_gguf(metadata)
+    text = "he   <think><|end|>"
+    assert names(tokenizer, metadata, text)[:3] == ["he", "   ", "<think>"]
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.special.keys() == {*SPECIAL}
+
+
+def test_what_is_no_text_or_token_is_named():
+    with pytest.raises(rlx.errors.ArgumentError, match="not Unicode"):
+        BYTES.encode("a\ud800")
+    for wrong in (["a"], [1.5], None, 3):
+        with pytest.raises(rlx.errors.ArgumentError, match="decode: "):
+            BYTES.decode(wrong)

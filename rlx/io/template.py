@@ -100,6 +100,11 @@ class ChatTemplate:
             if _put_back(text, kept) == plain:
                 return list(_ids(tokenizer, text, names, kept))
         _refuse_special(checked, names, "a content, which this template looks into")
+        if _special_in(plain, names) != _special_in(text, names):
+            raise ArgumentError(
+                "the chat template changes a content, and then there are other special tokens",
+                fix="leave out of the contents what becomes the name of one",
+            )
         return tokenizer.encode(plain, parse_special=True)
 
     def _rendered(self, messages: Any, add: bool, tools: Any, now: float) -> str:
@@ -163,6 +168,11 @@ def _put_back(text: str, nonces: Mapping[str, str]) -> str:
     return re.sub("|".join(nonces), lambda found: nonces[found[0]], text)
 
 
+def _special_in(text: str, names: Sequence[str]) -> list[str]:
+    """The names of special tokens in a text, in order."""
+    return re.findall("|".join(map(re.escape, names)), text) if names else []
+
+
 def _ids(
     tokenizer: Tokenizer, text: str, names: Sequence[str], nonces: Mapping[str, str]
 ) -> Iterator[int]:
@@ -176,14 +186,15 @@ def _ids(
 
 
 def _refuse_special(x: Any, names: Sequence[str], where: str) -> None:
-    """Raise an error if a text in some data has the name of a special token."""
+    """Raise an error if a text in some data has the name of a special token, in any case."""
     if isinstance(x, Mapping):
         x = [*x.keys(), *x.values()]
     if isinstance(x, list | tuple):
         for value in x:
             _refuse_special(value, names, where)
     elif isinstance(x, str):
-        found = next((name for name in names if name in x), None)
+        lower = x.casefold()
+        found = next((name for name in names if name.casefold() in lower), None)
         if found is not None:
             raise ArgumentError(
                 f"{shown(found)} in {where} would be a special token", fix="leave it out"

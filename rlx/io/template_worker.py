@@ -76,10 +76,11 @@ def _with_functions(variables: dict[str, Any]) -> dict[str, Any]:
 def _bound_memory() -> None:
     try:
         import resource
-    except ImportError:  # no such limits on Windows
+
+        with open("/proc/self/statm") as file:
+            here = int(file.read().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):  # Windows and macOS keep no such limit
         return
-    with open("/proc/self/statm") as file:
-        here = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (here + ROOM, here + ROOM))
 
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from ..ir.errors import ArgumentError, BoundsError
 from ..ir.files import as_path, reaching
-from ..trace.arguments import flag, wrong
+from ..trace.arguments import flag, members, wrong
+from ..trace.axes import integer
 from .contents import refuse, shown
 
 PLAIN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -85,9 +86,10 @@ class Tokenizer:
         if kinds.shape != (len(tokens),):
             refuse(f"the file has {len(tokens)} tokens, but kinds of another number")
         inner = BUILDERS[kind](metadata, tokens, kinds)
-        added = [tokens[i] for i in np.flatnonzero(np.isin(kinds, (CONTROL, USER_DEFINED)))]
-        library = _library()
-        inner.add_special_tokens([library.AddedToken(x, normalized=False) for x in added])
+        # those of users, such as runs of spaces, are found in every text, and are text
+        for of_kind, add in (CONTROL, inner.add_special_tokens), (USER_DEFINED, inner.add_tokens):
+            named = [tokens[i] for i in np.flatnonzero(kinds == of_kind)]
+            add([_library().AddedToken(x, normalized=False) for x in named])
         ids: dict[str, int | None] = {}
         for name in NAMES:
             ids[name] = metadata.get(f"{WHERE}{name}_token_id")
@@ -137,7 +139,11 @@ class Tokenizer:
         is_whole = flag("encode: add_special", add_special)
         with self._lock:
             self._inner.encode_special_tokens = is_text
-            ids = self._inner.encode(text, add_special_tokens=is_whole).ids
+            try:
+                ids = self._inner.encode(text, add_special_tokens=is_whole).ids
+            except TypeError:  # half of a surrogate pair
+                fix = 'replace what is no letter: text.encode("utf-8", "replace").decode()'
+                raise wrong("encode: text", text, "Unicode", fix) from None
         if not is_whole:
             return ids
         first = [self.bos] if self._adds_bos and self.bos is not None else []
@@ -160,7 +166,7 @@ class Tokenizer:
             yield piece or ""
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
-        numbers = [int(i) for i in ids]
+        numbers = [integer("decode: a token", i) for i in members("decode: the tokens", ids)]
         for i in numbers:
             if not 0 <= i < len(self):
                 raise BoundsError(
