@@ -65,6 +65,15 @@ def in_blocks(x: Any) -> Any:
     return (made**2).sum() + total.sum()
 
 
+def in_pages(x: Any) -> Any:
+    """Queries at the same positions of two sequences, whose pages lie among each other."""
+    keys, values = x[:16].reshape(6, 8, 2, 16), x[16:].reshape(6, 8, 2, 16)
+    tables, line = np.array([[4, 0, 2], [1, 5, 3]], "int32"), np.arange(48, dtype="int32")
+    where = rnp.asarray(tables), rnp.asarray(line % 2), rnp.asarray(line // 2)
+    q = x.reshape(-1)[: 48 * 64].reshape(48, 4, 16)
+    return apply("paged_attention", q, keys, values, *where, scale=0.25)
+
+
 def rows(x: Any) -> Any:
     centered = x - x.mean(1, keepdims=True)
     y = centered / rnp.sqrt((centered**2).mean(1, keepdims=True) + 1e-5)
@@ -81,6 +90,7 @@ MODELS = {
     "attention": (attention, normal(3, 21, 32)),
     "gradient": (rlx.grad(lambda x: (attention(x) ** 2).sum()), normal(3, 21, 32)),
     "attention in blocks": (rlx.value_and_grad(in_blocks), normal(6, 1, 2, 37, 8)),
+    "attention in pages": (in_pages, normal(32, 96)),
     "recurrence": (recurrence, normal(24, 64), normal(64, 64) / 8),
     "rows": (rows, normal(301, 203)),
     "long sums": (lambda x: (x.sum(), x.sum(0), x.T.mean(0)), normal(1100, 1003)),

@@ -96,6 +96,12 @@ from .layers import (
 from .masks import alibi_slopes as alibi_slopes
 from .module import Module as Module, field as field
 from .norms import BatchNorm as BatchNorm, GroupNorm as GroupNorm, InstanceNorm as InstanceNorm
+from .paged import (
+    KVPages as KVPages,
+    empty_pages as empty_pages,
+    paged_attention as paged_attention,
+    paged_write as paged_write,
+)
 from .pooling import (
     AdaptiveAvgPool as AdaptiveAvgPool,
     AdaptiveMaxPool as AdaptiveMaxPool,
@@ -131,6 +137,7 @@ from .resizing import (
     pixel_shuffle as pixel_shuffle,
     pixel_unshuffle as pixel_unshuffle,
 )
+from .segments import segmented_dot as segmented_dot
 from .state import (
     inference as inference,
     latest as latest,

@@ -43,6 +43,7 @@ from .runtime.object_layout import Spec, array_layout
 from .runtime.python_entry import aligned_array
 from .sorting.top_k import MOST_RANKED
 from .tune import Tuned, tune
+from .whole_ops import WHOLE
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
 LOCAL_BYTES = 1 << 16  # of a thread's stack, for what a row passes on
@@ -52,7 +53,7 @@ def target_of(host: Host) -> Target:
     """The lowering target of a processor."""
     return Target(
         "cpu",
-        wants=frozenset({"block_dot"}),
+        wants=WHOLE,
         lanes=host.lanes(4),
         local_bytes=LOCAL_BYTES,
         most_ranked=MOST_RANKED,

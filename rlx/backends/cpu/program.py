@@ -80,6 +80,7 @@ from .products.problem import Tuning
 from .runtime.polls import LONG, begin_part, call_python, checked, finer, is_due, poll, stops
 from .sorting.rows import SORT_NANOSECONDS, emit_sort
 from .sorting.top_k import emit_top_k
+from .whole_ops import whole_op
 
 Native: TypeAlias = Loops | Contraction | Chain | GroupedGemm
 SHORT = 4  # steps of a program that becomes one function
@@ -222,10 +223,7 @@ class ProgramWriter:
             origin, target = (layout.pointer(f, b) for b in (step.origin, step.target))
             copy_bytes(f, target, origin, f.number(step.target.nbytes))
         elif isinstance(step, LibraryCall):
-            if step.is_wanted:
-                self._block_product(f, step, layout)
-            else:
-                self._call(f, op_call(step), step, layout)
+            self._library_call(f, step, layout, is_short)
         elif isinstance(step, Sort):
             cost = SORT_NANOSECONDS * likely(step.rows * step.length)
             self.cost += cost
@@ -291,6 +289,19 @@ class ProgramWriter:
             with f.when(stops(f)):
                 checked(f, poll(f))
 
+    def _library_call(self, f: Function, step: LibraryCall, layout: Layout, is_short: bool) -> None:
+        if not step.is_wanted:
+            self._call(f, op_call(step), step, layout)
+            return
+        call = whole_op(step, self.host)
+        self.cost += call.cost
+        parts = self._parts(f, call.extents, call.cost, is_product=True)
+        most = parts if isinstance(parts, int) else self.host.cores
+        is_short = is_short and not call.scratch_bytes
+        with self._kernel(f, step, layout, parts, is_short) as (kernel, inner, is_shared):
+            call.emit(self.module, kernel, inner, is_shared)
+        self.scratch = max(self.scratch, call.scratch_bytes * most)
+
     def _parts(
         self, f: Function, extents: Sequence[Size], cost: float, is_product: bool = False
     ) -> int | str:
@@ -343,18 +354,6 @@ class ProgramWriter:
         with self._kernel(f, step, layout, parts, is_short, attributes) as (kernel, inner, _):
             emit_contraction(self.module, kernel, step, plan, inner, self.host, most)
         self.scratch = max(self.scratch, scratch_bytes(step, plan, most, self.host))
-
-    def _block_product(self, f: Function, step: LibraryCall, layout: Layout) -> None:
-        from .packed.product import BlockProduct, emit_block_product  # few programs have one
-
-        product = BlockProduct.of(step, self.host)
-        self.cost += product.cost
-        extents = [product.rows, product.lines, product.depth]
-        parts = self._parts(f, extents, product.cost, is_product=True)
-        most = parts if isinstance(parts, int) else self.host.cores
-        with self._kernel(f, step, layout, parts, False) as (kernel, inner, is_shared):
-            emit_block_product(self.module, kernel, product, inner, is_shared)
-        self.scratch = max(self.scratch, product.scratch_bytes * most)
 
     def _together(self, f: Function, step: GroupedGemm, layout: Layout, is_short: bool) -> None:
         if self._parts(f, [], step.cost(self.host), is_product=True) == 1:

@@ -35,7 +35,7 @@ from . import (
 # Loaded one after another until one has the op that is asked for, those first that more ask for.
 RARE = (
     "random activation softmax sort normalize dynamic error_function pool conv attention fft "
-    "linalg special quantize blocks block_dot precision named"
+    "segments linalg special quantize blocks block_dot precision named"
 )
 OPS.rare += [f"{__name__}.{room}" for room in RARE.split()]
 

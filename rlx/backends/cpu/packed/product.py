@@ -75,6 +75,11 @@ class BlockProduct:
         return -(-(self.prepared_bytes + (0 if self.is_packed else self.tile_bytes)) // 64) * 64
 
     @property
+    def extents(self) -> tuple[Size, ...]:
+        """The sizes that its time grows with."""
+        return self.rows, self.lines, self.depth
+
+    @property
     def cost(self) -> float:
         """Rough nanoseconds on one thread."""
         lines = likely(self.lines)
@@ -82,21 +87,18 @@ class BlockProduct:
         nbytes = self.method.packed.panel_bytes(lines, self.depth)
         return max(products / RATE[self.method.kind], nbytes / BYTES)
 
-
-def emit_block_product(
-    module: Module, f: Function, product: BlockProduct, layout: Layout, is_shared: bool
-) -> None:
-    """Emit the product, or the share `%part` of it."""
-    step, name = product.step, _product_function(module, product)
-    x, w = (layout.pointer(f, b) for b in step.inputs)
-    out, scratch = layout.pointer(f, step.outputs[0]), layout.scratch(f)
-    part, parts = ("%part", "%parts") if is_shared else ("0", "1")
-    scratch = f.offset(scratch, "i8", f.emit(f"mul i64 {part}, {product.scratch_bytes}"))
-    pointers = ", ".join(f"ptr {p}" for p in (x, w, out, scratch))
-    sizes = f.number(product.rows), f.number(product.lines)
-    numbers = (*sizes, product.depth, product.prepared_bytes)
-    given = ", ".join(f"i64 {n}" for n in (*numbers, part, parts))
-    f.do(f"call void @{name}({pointers}, {given})")
+    def emit(self, module: Module, f: Function, layout: Layout, is_shared: bool) -> None:
+        """Emit the product, or the share `%part` of it."""
+        step, name = self.step, _product_function(module, self)
+        x, w = (layout.pointer(f, b) for b in step.inputs)
+        out, scratch = layout.pointer(f, step.outputs[0]), layout.scratch(f)
+        part, parts = ("%part", "%parts") if is_shared else ("0", "1")
+        scratch = f.offset(scratch, "i8", f.emit(f"mul i64 {part}, {self.scratch_bytes}"))
+        pointers = ", ".join(f"ptr {p}" for p in (x, w, out, scratch))
+        sizes = f.number(self.rows), f.number(self.lines)
+        numbers = (*sizes, self.depth, self.prepared_bytes)
+        given = ", ".join(f"i64 {n}" for n in (*numbers, part, parts))
+        f.do(f"call void @{name}({pointers}, {given})")
 
 
 def _product_function(module: Module, product: BlockProduct) -> str:
@@ -228,4 +230,6 @@ def with_packed_blocks(
 
 
 def _is_fixed(step: LibraryCall, fixed: Collection[Buffer]) -> bool:
-    return step.is_wanted and step.inputs[1] in fixed and step.input_types[1].is_static
+    if not step.is_wanted or step.op.name != "block_dot":
+        return False
+    return step.inputs[1] in fixed and step.input_types[1].is_static

@@ -1,8 +1,9 @@
 """Ops of attention and its derivative.
 
-Read `attention.py` first; `blocks.py` is the online form for long sequences.
+Read `attention.py` first; `blocks.py` is the online form for long sequences, `paged.py` attention
+to keys in pages.
 """
 
-from . import attention
+from . import attention, paged
 
-__all__ = ["attention"]
+__all__ = ["attention", "paged"]
