@@ -16,9 +16,10 @@ from ..transforms.eager import eager
 
 @eager
 def segmented_dot(x: Any, w: Any, index: Any) -> Array:
-    """Multiply each row by one of several matrices: `f[tokens, k], f[count, k, n] → f[tokens, n]`.
+    """Multiply each row by one of several matrices.
 
-    Row t of `x` is multiplied by `w[index[t]]`, with `index` i32[tokens]; a number beyond the last
+    `f[tokens, k], f[count, k, n], i32[tokens] → f[tokens, n]`: row t of `x` is multiplied by
+    `w[index[t]]`; a number beyond the last
     is the last one, and a negative one gives 0. Sums are made in float32 or longer floats, in an
     order that k alone decides; returns the dtype of `x`. Low-rank adapters of many requests
     are two of these, and are exchanged, or other ones chosen, without a compile: they are inputs.
