@@ -19,11 +19,11 @@ def segmented_dot(x: Any, w: Any, index: Any) -> Array:
     """Multiply each row by one of several matrices.
 
     `f[tokens, k], f[count, k, n], i32[tokens] → f[tokens, n]`: row t of `x` is multiplied by
-    `w[index[t]]`; a number beyond the last
-    is the last one, and a negative one gives 0. Sums are made in float32 or longer floats, in an
-    order that k alone decides; returns the dtype of `x`. Low-rank adapters of many requests
-    are two of these, and are exchanged, or other ones chosen, without a compile: they are inputs.
-    Raises a `ShapeError` or a `DtypeError` for what does not fit.
+    `w[index[t]]`; a number beyond the last is the last one, and a negative one gives 0. Sums are
+    made in float32 or longer floats, in an order that k alone decides; returns the dtype of `x`.
+    Low-rank adapters of many requests are two of these, and are exchanged, or other ones chosen,
+    without a compile: they are inputs. Raises a `ShapeError` or a `DtypeError` for what does not
+    fit.
 
     >>> down, up = np.ones((3, 8, 2), "float32"), np.ones((3, 2, 4), "float32")
     >>> x, adapters = np.ones((5, 8), "float32"), np.array([0, 2, -1, 2, 1])
