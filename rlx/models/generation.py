@@ -1,6 +1,6 @@
 """Continue prompts, many at a time.
 
-The tokens of a prompt go through the model once, then one token a row and step.
+The tokens of a prompt go through the model once, then one token a text and step.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import numpy as rnp
 from ..io.tokenizer import Tokenizer
 from ..ir.record import record
 from .sampling import Sampling, Settled
-from .steps import CHUNK, ROUND, Steps
+from .steps import CHUNK, PAGE, Batch, Steps, chunk
 
 MOST_ROWS = 16  # prompts that are continued at the same time
 
@@ -137,51 +136,75 @@ class StoppedText:
 
 def run(steps: Steps, requests: Sequence[Request]) -> Iterator[tuple[Request, str]]:
     """Continue requests; yield each whenever it got a token, and its sure text."""
-    for first in range(0, len(requests), MOST_ROWS):
-        yield from _run_together(steps, [x for x in requests[first : first + MOST_ROWS] if x.limit])
+    waiting = deque(request for request in requests if request.limit)
+    if waiting:
+        yield from _Rows(steps, waiting).run()
 
 
-def _run_together(steps: Steps, active: list[Request]) -> Iterator[tuple[Request, str]]:
-    """Continue so many that they fit in one batch."""
-    if not active:
-        return
-    places = max(len(x.prompt) + x.limit for x in active)
-    places = -(-places // ROUND) * ROUND
-    begun = [_begin(steps, x.prompt, places) for x in active]
-    logits = rnp.concatenate([x for x, _ in begun])
-    cache = _joined([cache for _, cache in begun])
-    history = np.zeros((len(active), places), "int32")
-    for row, request in enumerate(active):
-        history[row, : len(request.prompt)] = request.prompt
-    start = np.array([len(x.prompt) for x in active], "int32")
-    count, settled = start.copy(), Settled([x.sampling for x in active])
-    is_listed = any(x.is_listed for x in active)
-    while True:
-        drawn = settled.draw(logits, history, start, count, is_listed)
-        for row, (request, token) in enumerate(zip(active, drawn.tokens, strict=True)):
-            if request.reason:  # it ended before, and is computed along with the others
-                continue
-            yield request, request.take(token, *drawn.of(row))
-        if all(x.reason for x in active):
-            return
-        history[np.arange(len(active)), count] = drawn.tokens
-        going = np.array([not x.reason for x in active])
-        logits, cache = steps(np.array(drawn.tokens, "int32")[:, None], count, cache)
-        count = count + going
+class _Rows:
+    """Requests that are continued together, each in a row of the tables of pages."""
 
+    def __init__(self, steps: Steps, waiting: deque[Request]) -> None:
+        self._steps, self._waiting = steps, waiting
+        rows = min(MOST_ROWS, len(waiting))
+        most = -(-max(len(x.prompt) + x.limit for x in waiting) // PAGE)
+        self._pages: Any = steps.pages(rows * most)
+        self._tables = np.arange(rows * most, dtype="int32").reshape(rows, most)
+        self._tokens = np.zeros((rows, most * PAGE), "int32")
+        self._free, self._active = list(range(rows)), dict[int, Request]()
 
-def _begin(steps: Steps, prompt: Sequence[int], places: int) -> tuple[Any, Any]:
-    """Logits after a prompt, and the cache, of one row."""
-    cache, logits = steps.cache(1, places), None
-    for first in range(0, len(prompt), CHUNK):
-        ids = np.array([prompt[first : first + CHUNK]], "int32")
-        logits, cache = steps(ids, np.array([first], "int32"), cache)
-    return logits, cache
+    def run(self) -> Iterator[tuple[Request, str]]:
+        """Continue all, first those for which there is a row."""
+        while self._waiting or self._active:
+            while self._waiting and self._free:
+                request, row = self._waiting.popleft(), self._free.pop()
+                logits = self._read(request, row)
+                self._active[row] = request
+                yield from self._drawn([row], logits)
+            if self._active:
+                rows = list(self._active)
+                yield from self._drawn(rows, self._written(rows))
 
+    def _read(self, request: Request, row: int) -> Any:
+        """Logits after a prompt."""
+        prompt, logits = request.prompt, None
+        self._tokens[row, : len(prompt)] = prompt
+        for first in range(0, len(prompt), CHUNK):
+            batch = chunk(prompt[first : first + CHUNK], first, row, self._tables)
+            logits, self._pages = self._steps(batch, self._pages)
+        return logits
 
-def _joined(caches: Sequence[Any]) -> Any:
-    """The caches of rows as one."""
-    if len(caches) == 1:
-        return caches[0]
-    layers = zip(*caches, strict=True)
-    return [tuple(rnp.concatenate(x) for x in zip(*layer, strict=True)) for layer in layers]
+    def _written(self, rows: Sequence[int]) -> Any:
+        """Logits after the last tokens of some rows."""
+        places = self._counts(rows) - 1
+        row = np.array(rows, "int32")
+        batch = Batch(
+            self._tokens[row, places],
+            places,
+            row,
+            self._tables,
+            np.arange(len(rows), dtype="int32"),
+        )
+        logits, self._pages = self._steps(batch, self._pages)
+        return logits
+
+    def _drawn(self, rows: Sequence[int], logits: Any) -> Iterator[tuple[Request, str]]:
+        """Draw a token for each of some rows; rows of those that ended get free."""
+        requests = [self._active[row] for row in rows]
+        start, count = np.array([len(x.prompt) for x in requests], "int32"), self._counts(rows)
+        settled = Settled([x.sampling for x in requests])
+        listed = any(x.is_listed for x in requests)
+        drawn = settled.draw(logits, self._tokens[rows], start, count, listed)
+        for i, (row, request) in enumerate(zip(rows, requests, strict=True)):
+            piece = request.take(drawn.tokens[i], *drawn.of(i))
+            if request.reason:
+                self._free.append(row)
+                del self._active[row]
+            else:
+                self._tokens[row, count[i]] = drawn.tokens[i]
+            yield request, piece
+
+    def _counts(self, rows: Sequence[int]) -> np.ndarray:
+        """How many tokens each row has."""
+        found = (self._active[row] for row in rows)
+        return np.array([len(x.prompt) + len(x.tokens) for x in found], "int32")

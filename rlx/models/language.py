@@ -11,14 +11,13 @@ from typing_extensions import Unpack
 from ..io.template import ChatTemplate
 from ..io.tokenizer import Tokenizer
 from ..ir.errors import ArgumentError, BoundsError
-from ..ir.lazy import lazy
 from ..trace.arguments import choice, count_of, members, names_of, wrong
 from ..trace.array import Array
 from ..trace.axes import integer
 from .generation import Completion, Request, StoppedText, run
 from .llama import Llama
 from .sampling import MOST_LISTED, Sampling, checked
-from .steps import Steps
+from .steps import PAGE, Steps
 
 Prompts = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]
 # tokens that end a text, by the names that model makers give them
@@ -60,15 +59,20 @@ class LanguageModel:
     ) -> None:
         self.config, self.weights, self.tokenizer = config, weights, tokenizer
         self.template = template
+        self._made: dict[tuple[int, str], Steps] = {}
         named = [] if tokenizer is None else [tokenizer.eos, tokenizer.eot]
         special = {} if tokenizer is None else tokenizer.special
         named += [special.get(name) for name in ENDS]
         self.ends = frozenset(ends) | {x for x in named if x is not None}
 
-    @lazy
-    def _steps(self) -> Steps:
-        """The compiled step with the weights bound, made when it is first asked for."""
-        return Steps(self.config, self.weights)
+    def steps(self, page_size: int = PAGE, dtype: str = "float32") -> Steps:
+        """The compiled steps with the weights bound, made when they are first asked for.
+
+        Their pages hold `page_size` tokens each, as numbers of `dtype`.
+        """
+        if (page_size, dtype) not in self._made:
+            self._made[page_size, dtype] = Steps(self.config, self.weights, page_size, dtype)
+        return self._made[page_size, dtype]
 
     def __repr__(self) -> str:
         c = self.config
@@ -87,7 +91,7 @@ class LanguageModel:
             raise wrong("the ids", ids, "numbers of tokens", "give i32[rows, tokens]")
         for row in tokens.tolist():
             self._check(row, 0)
-        return self._steps.logits(tokens.astype("int32"))
+        return self.steps().logits(tokens.astype("int32"))
 
     # -- generation --------------------------------------------------------------------------------
 
@@ -104,7 +108,7 @@ class LanguageModel:
         """
         listed, is_one = self.prompts(prompts)
         requests = [self.text(prompt, **options) for prompt in listed]
-        for _ in run(self._steps, requests):
+        for _ in run(self.steps(), requests):
             pass
         found = [request.completion() for request in requests]
         return found[0] if is_one else found
@@ -112,7 +116,7 @@ class LanguageModel:
     def stream(self, prompt: str | Sequence[int], **options: Unpack[Options]) -> Iterator[str]:
         """Yield the text after `prompt` as it is written, with `options` of `generate`."""
         request = self.text(prompt, **options)
-        return (piece for _, piece in run(self._steps, [request]) if piece)
+        return (piece for _, piece in run(self.steps(), [request]) if piece)
 
     def chat(
         self,

@@ -21,11 +21,12 @@ from ..ir.types import as_dtype
 from ..models.generation import Completion, Request as Text
 from ..models.language import LanguageModel, Prompts
 from ..models.sampling import Settled
+from ..models.steps import Batch
 from ..trace.arguments import count_of, flag
 from ..trace.axes import integer
 from .pages import PagePool
 from .scheduler import Chunk, Request, Scheduler
-from .steps import Batch, PagedSteps
+from .steps import PagedSteps
 
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -93,7 +94,7 @@ class Engine:
             max_sequences=max_sequences,
             max_waiting=max_waiting,
         )
-        self._steps = PagedSteps(model.config, model.weights, count, size, name)
+        self._steps = PagedSteps(model.steps(size, name), count)
         self._poisons = flag("poison", poison)
         self._tickets: dict[Request, Ticket] = {}
         self._lock = threading.RLock()
