@@ -54,7 +54,8 @@ class Steps:
         sizes: dict[str, Any] = dict.fromkeys(("x", "positions", "sequence"), tokens)
         sizes["tables"] = {0: "sequences", 1: "most"}
         (pages,) = self.pages(3)[:1]
-        sizes |= {f"pages[{i}]": {0: "pages"} for i, x in enumerate(pages) if x is not None}
+        there = (name for name, x in pages._asdict().items() if x is not None)
+        sizes |= {f"pages.{name}": {0: "pages"} for name in there}
         given = x, line, line, tables, pages
         self._layers: list[Compiled] = []
         known: dict[Any, Compiled] = {}
