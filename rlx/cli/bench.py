@@ -14,7 +14,7 @@ from ..backends.cpu.llvm.host import cores
 from ..ir.errors import ArgumentError
 from ..ir.files import as_path
 from ..models import LanguageModel
-from ..models.steps import CHUNK
+from ..models.steps import CHUNK, PAGE, Batch, chunk
 from .options import add_model, language_model
 
 STEPS = 8  # of decoding in a measurement
@@ -86,35 +86,41 @@ class OfRlx:
     """rlx: what `generate` computes, without the drawing of tokens."""
 
     def __init__(self, model: LanguageModel) -> None:
-        self._steps, self._room = model._steps, 0
+        self._steps = model.steps()
 
     def reading(self, prompt: Sequence[int]) -> Callable[[], None]:
         """What reads a prompt."""
-        places = len(prompt) + STEPS
-        cache = self._steps.cache(1, places)
-        return lambda: self._read(prompt, cache)
+        tables = _tables(1, len(prompt))
+        pages = self._steps.pages(tables.size)
+
+        def read() -> None:
+            kept: Any = pages
+            for first in range(0, len(prompt), CHUNK):
+                batch = chunk(prompt[first : first + CHUNK], first, 0, tables)
+                logits, kept = self._steps(batch, kept)
+                logits.host()
+
+        return read
 
     def writing(self, prompt: Sequence[int], rows: int) -> Callable[[], None]:
         """What writes some tokens of several texts."""
-        cache = self._steps.cache(rows, len(prompt) + STEPS)
-        ids = np.full((rows, 1), prompt[0], "int32")
+        tables = _tables(rows, len(prompt) + STEPS)
+        pages, row = self._steps.pages(tables.size), np.arange(rows, dtype="int32")
+        ids = np.full(rows, prompt[0], "int32")
 
         def write() -> None:
-            kept = cache
+            kept: Any = pages
             for i in range(STEPS):
-                start = np.full(rows, len(prompt) + i, "int32")
-                logits, kept = self._steps(ids, start, kept)
+                places = np.full(rows, len(prompt) + i, "int32")
+                logits, kept = self._steps(Batch(ids, places, row, tables, row), kept)
                 logits.host()
 
         return write
 
-    def _read(self, prompt: Sequence[int], cache: Any) -> None:
-        logits = None
-        for first in range(0, len(prompt), CHUNK):
-            ids = np.array([prompt[first : first + CHUNK]], "int32")
-            logits, cache = self._steps(ids, np.array([first], "int32"), cache)
-        if logits is not None:
-            logits.host()
+
+def _tables(rows: int, tokens: int) -> np.ndarray:
+    most = -(-tokens // PAGE)
+    return np.arange(rows * most, dtype="int32").reshape(rows, most)
 
 
 class OfLlamaCpp:

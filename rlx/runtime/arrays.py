@@ -20,18 +20,35 @@ from ..ir.types import Type, type_of
 from ..trace.array import Array
 from ..trace.host import PYTHON_SCALARS, is_python_scalar, scalar_to_numpy, to_numpy
 
+KEPT = 64  # combinations of shapes whose types are known
+Sized = dict[tuple[Any, ...], list[Type]]
+
 
 def prepare(
-    params: Sequence[Value], arrays: Sequence[Any], name: str, memory: Memory | None = None
+    params: Sequence[Value],
+    arrays: Sequence[Any],
+    name: str,
+    memory: Memory | None = None,
+    known: Sized | None = None,
 ) -> list[Any]:
     """Check arguments against parameters, and give dense host arrays.
 
-    Arrays that lie in a device's `memory` stay as they are.
+    Arrays that lie in a device's `memory` stay as they are. `known` has the types for shapes that
+    came before: where sizes are open, finding them takes longer than a small program.
     """
     if len(arrays) != len(params):
         raise wrong_count(name, len(params), len(arrays))
     places = [p.origin or f"argument {i} of {name}" for i, p in enumerate(params)]
-    types = sized_types([p.type for p in params], arrays, places)
+    shapes = tuple([getattr(x, "shape", None) for x in arrays])
+    if None in shapes:  # a number, or a list
+        known = None
+    types = None if known is None else known.get(shapes)
+    if types is None:
+        types = sized_types([p.type for p in params], arrays, places)
+        if known is not None:
+            known[shapes] = types
+            for old in list(known)[:-KEPT]:
+                known.pop(old, None)  # another thread may have done so
     given = zip(types, arrays, places, strict=True)
     return [_prepared(type, array, place, name, memory) for type, array, place in given]
 

@@ -27,6 +27,7 @@ from ..trace.arguments import callable_of, members
 from ..trace.array import Array
 from ..trace.index import aliasing
 from .arrays import (
+    Sized,
     alone,
     check_donated,
     check_output,
@@ -231,16 +232,21 @@ class CompiledCode:
     def _prepared(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         params, name = self.signature.params, self.signature.name
         if not self.donated:
-            return prepare(params, arrays, name, self._memory)
+            return prepare(params, arrays, name, self._memory, self._sized)
         if len(arrays) == len(params):
             check_donated(params, arrays, self.donated)
-        prepared = prepare(params, arrays, name, self._memory)
+        prepared = prepare(params, arrays, name, self._memory, self._sized)
         mark_donated(params, arrays, self.donated)
         return prepared
 
     @property
     def _memory(self) -> Memory | None:
         return self.executable.memory
+
+    @cached_property
+    def _sized(self) -> Sized:
+        """The types of parameters for shapes that came before."""
+        return {}
 
     @cached_property
     def _reused(self) -> dict[int, int]:
