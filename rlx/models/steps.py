@@ -1,4 +1,4 @@
-"""A step of a language model for many texts, with a cache of keys and values in pages.
+"""A step of a language model for many texts, with a cache in pages.
 
 Tokens of all texts stand in one line: parts of prompts, and single ones. One program serves any
 number of them; a token's bits depend on its own text alone.
