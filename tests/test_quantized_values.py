@@ -22,7 +22,7 @@ def layers(x, w):
 def test_the_values_of_few_bits_are_listed():
     graph = rlx.make_graph(layers)(X, W)
     schemes = [found.scheme for found in graph.quant.values()]
-    assert schemes == ["blocks of q4_1", "int8 from -8 to 7", "int8 for each 32", "int8"]
+    assert schemes == ["blocks of q4_1", "int8 from -8 to 7", "int8 for each 16", "int8"]
     x, data = graph.params
     assert graph.quant[data].node.op.name == "dequantize_blocks"
     assert graph.quant[x].name == "%0" and x in graph.quant

@@ -84,7 +84,7 @@ def linear(x: Any, w: Any, b: Any = None, *, compute: str = "exact") -> Any:
 
     `f32[..., in] → f32[..., out]`, in the dtype of x. `w` is an array or a `BlockArray` of shape
     (out, in), `b` of shape (out,). With `compute="int8"` packed numbers are multiplied by x rounded
-    to 8 bits, 32 numbers to multiples of their greatest size / 127, which is faster; with "exact"
+    to 8 bits, 16 numbers to multiples of their greatest size / 127, which is faster; with "exact"
     by x itself. Raises a `ShapeError` if the sizes differ, an `ArgumentError` for "int8" with `w`
     that is not packed.
 

@@ -22,7 +22,7 @@ from .families import check_kind
 from .movement import reshape, transpose
 from .reduce import reduce_max, spread_back
 
-ROUNDED = 32  # numbers that are rounded together, of those that packed ones multiply
+ROUNDED = 16  # numbers that are rounded together, of those that packed ones multiply
 COMPUTES = ("exact", "int8")
 
 
@@ -31,9 +31,9 @@ def block_dot(x: Type, w: Type, *, format: str, compute: str = "exact") -> Type:
     """The product of lines with the numbers that lines of blocks stand for.
 
     `f[..., k], u8[n, bytes] → f[..., n]`, summed in float32 or longer floats. `compute` tells what
-    x is taken for: "exact" as it is; "int8" rounded, each 32 numbers to multiples of their greatest
-    size / 127, halves to even, as ggml does. 32 of which one is not finite are NaN then. The
-    derivative in x is that of the exact product.
+    x is taken for: "exact" as it is; "int8" rounded, each 16 numbers to multiples of their greatest
+    size / 127, halves to even. 16 of which one is not finite are NaN then. ggml rounds 32 numbers
+    together, which errs half as much again. The derivative in x is that of the exact product.
     """
     check_kind(x, ["float"])
     if compute not in COMPUTES:

@@ -1,9 +1,9 @@
 """Lines of x as packed numbers are multiplied by them.
 
 They are prepared block by block, with what all packed lines need of them. Where integers are
-multiplied a block has 32 bytes, the step that they are multiples of, for each group of numbers with
-a scale of its own the sum of x, and the number that the sum of products begins with. Else it has 32
-floats in place of the bytes.
+multiplied a block has 32 bytes, the steps that its halves are multiples of, for each group of
+numbers with a scale of its own the sum of x, and what the products of each half are added to. Else
+it has 32 floats in place of the bytes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ..loops.scalar import horizontal
 from .layout import BLOCK, Packed, has
 
 HALF_RANGE = 128
+HALF = 16  # numbers of x that are rounded together
 
 
 @record
@@ -44,18 +45,17 @@ class Method:
         zero = self.packed.zero
         return HALF_RANGE if self.packed.bits == 8 or zero is None else zero
 
-    @property
-    def step_place(self) -> int:
-        """The byte of the step in a block."""
-        return BLOCK * (4 if self.kind == "floats" else 1)
+    def step_place(self, half: int) -> int:
+        """The byte of the step of a half of a block."""
+        return BLOCK * (4 if self.kind == "floats" else 1) + 4 * half
 
     def sum_place(self, group: int) -> int:
         """The byte of a group's sum of x."""
-        return self.step_place + 4 + 4 * group
+        return self.step_place(2) + 4 * group
 
-    def start_place(self, group: int) -> int:
-        """The byte of what a group's sum of products begins with."""
-        return self.step_place + 12 + 4 * group
+    def start_place(self, half: int) -> int:
+        """The byte of what the products of a half are added to."""
+        return self.step_place(4) + 4 * half
 
     @property
     def nbytes(self) -> int:
@@ -81,65 +81,64 @@ def lines_function(module: Module, method: Method) -> str:
     if name in module.functions:
         return name
     f = module.internal(name, "ptr %x, ptr %target, i64 %count", attributes=KERNEL)
-    single, numbers = Vector("float32", BLOCK), Vector("int32", BLOCK)
+    single = Vector("float32", HALF)
     with f.loop("0", "%count") as blocks:
         begin = f.offset("%x", "float", f.emit(f"mul i64 {blocks.index}, {BLOCK}"))
         end = f.offset("%target", "i8", f.emit(f"mul i64 {blocks.index}, {method.nbytes}"))
-        x, step = f.load(single, begin, 4), ""
-        if method.is_rounded:
-            x, step = _rounded(f, single, x)
-            f.do(f"store float {step}, ptr {f.offset(end, 'i8', str(method.step_place))}, align 4")
-        if method.kind == "floats":
-            f.store(single, x, end, 4)
-        whole = ""
-        if method.is_rounded:
-            whole = f.emit(f"fptosi {single.text} {x} to {numbers.text}")
-        if method.kind != "floats":
-            bytes_ = Vector("int8", BLOCK)
-            f.store(bytes_, f.emit(f"trunc {numbers.text} {whole} to {bytes_.text}"), end, 4)
-        _sums(f, method, x, whole, step, end)
+        sums = []
+        for half in range(BLOCK // HALF):
+            x = f.load(single, f.offset(begin, "float", str(HALF * half)), 4)
+            if method.is_rounded:
+                sums.append(_store_rounded(f, method, x, end, half))
+                continue
+            f.store(single, x, f.offset(end, "float", str(HALF * half)), 4)
+            sums.append(horizontal(f, "add", single, x))
+        if method.packed.has_minimum:
+            _store_sums(f, method, sums, end)
     f.do("ret void")
     return name
 
 
+def _store_rounded(f: Function, method: Method, x: str, end: str, half: int) -> str:
+    """Store half a block in whole steps, and the step; gives the sum of x."""
+    single, numbers, bytes_ = (Vector(name, HALF) for name in ("float32", "int32", "int8"))
+    whole, step = _rounded(f, single, x)
+    f.do(f"store float {step}, ptr {f.offset(end, 'i8', str(method.step_place(half)))}, align 4")
+    counts = f.emit(f"fptosi {single.text} {whole} to {numbers.text}")
+    if method.kind == "floats":
+        f.store(single, whole, f.offset(end, "float", str(HALF * half)), 4)
+    else:
+        few = f.emit(f"trunc {numbers.text} {counts} to {bytes_.text}")
+        f.store(bytes_, few, f.offset(end, "i8", str(HALF * half)), 4)
+    count = horizontal(f, "add", numbers, counts)
+    if method.offset:
+        start = f.emit(f"mul i32 {count}, {-method.offset}")
+        f.do(
+            f"store i32 {start}, ptr {f.offset(end, 'i8', str(method.start_place(half)))}, align 4"
+        )
+    return f.emit(f"fmul float {f.emit(f'sitofp i32 {count} to float')}, {step}")
+
+
 def _rounded(f: Function, single: Vector, x: str) -> tuple[str, str]:
     """The whole numbers that x is rounded to, and their unit: NaN if x is not finite."""
+    one = Vector("float32")
     most = horizontal(f, "max", single, f.intrinsic("fabs", single, x))
-    step = f.emit(f"fdiv float {most}, {f.constant(Vector('float32'), 127)}")
-    zero = f.constant(single, 0)
+    step = f.emit(f"fdiv float {most}, {f.constant(one, 127)}")
     units = f.emit(f"fdiv {single.text} {x}, {f.splat(step, single)}")
-    is_zero = f.splat(f.emit(f"fcmp oeq float {step}, {f.constant(Vector('float32'), 0)}"),
-                      single.with_dtype("bool"))  # fmt: skip
-    whole = f.intrinsic("roundeven", single, f.select(single, is_zero, zero, units))
+    is_zero = f.emit(f"fcmp oeq float {step}, {f.constant(one, 0)}")
+    is_zero = f.splat(is_zero, single.with_dtype("bool"))
+    whole = f.select(single, is_zero, f.constant(single, 0), units)
+    whole = f.intrinsic("roundeven", single, whole)
     whole = f.intrinsic("minnum", single, whole, f.constant(single, 127))
     whole = f.intrinsic("maxnum", single, whole, f.constant(single, -127))
     nothing = f.emit(f"fsub float {step}, {step}")  # NaN of infinity
     return whole, f.emit(f"fadd float {step}, {nothing}")
 
 
-def _sums(f: Function, method: Method, x: str, whole: str, step: str, end: str) -> None:
-    """Store the sums of groups, and what their products begin with."""
-    packed = method.packed
-    if not (packed.has_minimum or method.offset):
-        return
-    for group in range(packed.groups):
-        some = range(group * packed.group, (group + 1) * packed.group)
-        if method.is_rounded:
-            part = Vector("int32", packed.group)
-            count = horizontal(f, "add", part, f.shuffle(part_of(part), whole, whole, some))
-            total = f.emit(f"fmul float {f.emit(f'sitofp i32 {count} to float')}, {step}")
-            if method.offset:
-                start = f.emit(f"mul i32 {count}, {-method.offset}")
-                place = f.offset(end, "i8", str(method.start_place(group)))
-                f.do(f"store i32 {start}, ptr {place}, align 4")
-        else:
-            part = Vector("float32", packed.group)
-            total = horizontal(f, "add", part, f.shuffle(part_of(part), x, x, some))
-        if packed.has_minimum:
-            place = f.offset(end, "i8", str(method.sum_place(group)))
-            f.do(f"store float {total}, ptr {place}, align 4")
-
-
-def part_of(part: Vector) -> Vector:
-    """The type of a whole block."""
-    return Vector(part.dtype, BLOCK)
+def _store_sums(f: Function, method: Method, sums: list[str], end: str) -> None:
+    """Store the sum of x in each group."""
+    if method.packed.groups == 1:
+        sums = [f.emit(f"fadd float {sums[0]}, {sums[1]}")]
+    for group, total in enumerate(sums):
+        place = f.offset(end, "i8", str(method.sum_place(group)))
+        f.do(f"store float {total}, ptr {place}, align 4")

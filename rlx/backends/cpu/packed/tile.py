@@ -1,8 +1,8 @@
 """The tile: some lines of x by the 16 packed lines of a tile, summed in registers.
 
-Each sum is the same for any number of lines of x: block after block, `scale * step * products`,
-then `minimum * sum`, where the products of a block are added in whole numbers, or as floats in two
-chains, one for each half of the block.
+Each sum is the same for any number of lines of x: block after block, `scale * products`, then
+`minimum * sum`. The products of each half of a block are added in whole numbers, in units of a
+step, or as a chain of floats.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def _sum(f: Function, method: Method, starts: Sequence[str], first: int) -> list
         lines = [f.offset(start, "i8", loop.index) for start in starts]
         for place in range(0, packed.nbytes, 64) if not first else ():
             f.prefetch(f.offset(w, "i8", str(AHEAD * packed.nbytes + place)))
-        products = PRODUCTS[method.kind](f, method, w, lines, first)
+        halves = PRODUCTS[method.kind](f, method, w, lines, first)
+        products = [_of_groups(f, method, *each) for each in zip(lines, halves, strict=True)]
         for group in range(packed.groups):
             sums = _scaled(f, method, w, lines, first, group, sums, [p[group] for p in products])
         loop.next = [f.offset(w, "i8", str(packed.nbytes)), *sums]
@@ -68,23 +69,36 @@ def _scaled(
     sums: Sequence[str],
     products: Sequence[str],
 ) -> list[str]:
-    """The sums with the products of a group, which are in units of its scale."""
+    """The sums with the products of a group, times its scale."""
     packed, single = method.packed, Vector("float32", method.lanes)
     scale, made = _floats(f, packed, method, w, packed.scale_place(group), first), []
     minimum = ""
     if packed.has_minimum:
         minimum = _floats(f, packed, method, w, packed.minimum_place(group), first)
     for line, total, product in zip(lines, sums, products, strict=True):
-        factor = scale
-        if method.is_rounded:
-            step = _spread(f, single, line, method.step_place)
-            factor = f.emit(f"fmul {single.text} {scale}, {step}")
-        total = f.intrinsic("fmuladd", single, factor, product, total)
+        total = f.intrinsic("fmuladd", single, scale, product, total)
         if minimum:
             summed = _spread(f, single, line, method.sum_place(group))
             total = f.intrinsic("fmuladd", single, minimum, summed, total)
         made.append(total)
     return made
+
+
+def _of_groups(f: Function, method: Method, line: str, halves: Sequence[str]) -> list[str]:
+    """The products of each group, of those of both halves of a block."""
+    single = Vector("float32", method.lanes)
+    if not method.is_rounded:
+        low, high = halves
+        return (
+            [f.emit(f"fadd {single.text} {low}, {high}")]
+            if method.packed.groups == 1
+            else [*halves]
+        )
+    steps = [_spread(f, single, line, method.step_place(half)) for half in (0, 1)]
+    low = f.emit(f"fmul {single.text} {halves[0]}, {steps[0]}")
+    if method.packed.groups == 1:
+        return [f.intrinsic("fmuladd", single, halves[1], steps[1], low)]
+    return [low, f.emit(f"fmul {single.text} {halves[1]}, {steps[1]}")]
 
 
 def _floats(f: Function, packed: Packed, method: Method, w: str, place: int, first: int) -> str:
@@ -112,7 +126,7 @@ def _store(f: Function, method: Method, sums: Sequence[str], first: int) -> None
         f.store(single, total, place, 4, mask)
 
 
-# -- the products of a block, for each line of x and group of numbers ------------------------------
+# -- the products of a block, for each line of x and each half of the block ------------------------
 
 
 def _words(f: Function, method: Method, w: str, first: int) -> list[str]:
@@ -147,8 +161,8 @@ def _looked_up(f: Function, packed: Packed, words: Vector, codes: str) -> str:
     return f.emit(f"bitcast {kind.text} {found} to {words.text}")
 
 
-def _halves(method: Method, parts: Sequence[str]) -> list[list[str]]:
-    """The words of each group, or of both halves of the one group."""
+def _halves(parts: Sequence[str]) -> list[list[str]]:
+    """The words of both halves of a block."""
     half = len(parts) // 2
     return [list(parts[:half]), list(parts[half:])]
 
@@ -166,10 +180,9 @@ def _of_words(
     kind, made = words.text, []
     for line in lines:
         sums = []
-        for half, some in enumerate(_halves(method, parts)):
-            starts = method.offset and half < packed.groups
+        for half, some in enumerate(_halves(parts)):
             total = f.constant(words, 0)
-            if starts:
+            if method.offset:
                 total = _spread(f, words, line, method.start_place(half))
             for z, part in enumerate(some):
                 x = _spread(f, words, line, 4 * (4 * half + z))
@@ -181,8 +194,6 @@ def _of_words(
 
 def _as_floats(f: Function, method: Method, sums: Sequence[str]) -> list[str]:
     words, single = Vector("int32", method.lanes), Vector("float32", method.lanes)
-    if method.packed.groups == 1:
-        sums = [f.emit(f"add {words.text} {sums[0]}, {sums[1]}")]
     return [f.emit(f"sitofp {words.text} {x} to {single.text}") for x in sums]
 
 
@@ -204,9 +215,7 @@ def _of_pairs(
     made = []
     for line in lines:
         sums = []
-        for half, (some, others) in enumerate(
-            zip(_halves(method, parts), _halves(method, sizes), strict=True)
-        ):
+        for half, (some, others) in enumerate(zip(_halves(parts), _halves(sizes), strict=True)):
             found = []
             for z, (part, size) in enumerate(zip(some, others, strict=True)):
                 x = _spread(f, words, line, 4 * (4 * half + z))
@@ -217,7 +226,7 @@ def _of_pairs(
                 given = (bytes_.text, size), (bytes_.text, x)
                 found.append(f.call(shorts.text, "@llvm.x86.avx2.pmadd.ub.sw", *given))
             start = ""
-            if method.offset and half < packed.groups:
+            if method.offset:
                 start = _spread(f, words, line, method.start_place(half))
             sums.append(_added(f, shorts, words, found, is_signed, start))
         made.append(_as_floats(f, method, sums))
@@ -267,8 +276,6 @@ def _of_floats(
             for line, total in zip(lines, sums, strict=True):
                 x = _spread(f, single, line, 4 * (place + BLOCK // 2 * half))
                 total[half] = f.intrinsic("fmuladd", single, number, x, total[half])
-    if packed.groups == 1:
-        return [[f.emit(f"fadd {single.text} {low}, {high}")] for low, high in sums]
     return sums
 
 
