@@ -241,6 +241,9 @@ ERRORS = {
     "ArgumentError: quantize: example 0 of the calibration has specs, no numbers": dict(
         calibration=[rlx.spec((2, 32))]
     ),
+    "ArgumentError: quantize: example 1 of the calibration is empty: there are no inputs": dict(
+        calibration=[X, X[:0]]
+    ),
     "ArgumentError: quantize: example 1 of the calibration makes numbers that are not finite": dict(
         calibration=[X, X * np.nan]
     ),

@@ -202,6 +202,20 @@ def test_what_an_engine_cannot_do_is_named():
         engine(10, 4, 8).submit([1] * 30, max_tokens=20)
     with pytest.raises(rlx.BoundsError, match="there is no token 48"):
         engine(10, 4, 8).submit([48])
+    with pytest.raises(rlx.ArgumentError, match="tenant is 3, not a text"):
+        engine(10, 4, 8).submit([1], tenant=3)
+    with pytest.raises(rlx.ArgumentError, match="timeout is 'soon'"):
+        engine(10, 4, 8).submit([1], timeout="soon")
+
+
+def test_more_prompts_than_may_wait_are_continued_and_an_error_ends_all():
+    one = engine(10, 4, 8, max_waiting=2)
+    prompts = [[1 + i % 5, 7] for i in range(9)]
+    found = [x.tokens for x in one.generate(prompts, max_tokens=3)]
+    assert found == [one.generate(p, max_tokens=3).tokens for p in prompts]
+    with pytest.raises(rlx.BoundsError, match="there is no token 48"):
+        one.generate([[1], [48]], max_tokens=3)
+    assert one.scheduler.is_idle
 
 
 @pytest.mark.parametrize("device", ["reference", "xla"])

@@ -84,6 +84,12 @@ def _inputs(plan: Plan, number: int, example: Example) -> dict[str, Any]:
     found = {}
     for name, result in zip(values, results, strict=True):
         x = np.asarray(result).astype(np.float32)
+        if not x.size:
+            raise ArgumentError(
+                f"quantize: example {number} of the calibration is empty: there are no inputs of "
+                f"{name}",
+                fix="leave the example out",
+            )
         if not np.isfinite(x).all():
             raise ArgumentError(
                 f"quantize: example {number} of the calibration makes numbers that are not "

@@ -16,13 +16,14 @@ from typing import Any, final
 
 import numpy as np
 
-from ..ir.errors import AttributeValueError
+from ..ir.errors import AttributeValueError, QueueFullError
 from ..ir.types import as_dtype
 from ..models.generation import Completion, Request as Text
 from ..models.language import LanguageModel, Prompts
 from ..models.sampling import Settled
 from ..models.steps import Batch
-from ..trace.arguments import count_of, flag
+from ..trace.arguments import count_of, flag, wrong
+from ..trace.array_arguments import known_real
 from ..trace.axes import integer
 from .pages import PagePool
 from .scheduler import Chunk, Request, Scheduler
@@ -118,6 +119,8 @@ class Engine:
         the cache can never hold is an `AttributeValueError`, one too many a `QueueFullError`.
         """
         text = self.model.text(prompt, **options)
+        if not isinstance(tenant, str):
+            raise wrong("submit: tenant", tenant, "a text", "give a name")
         request = Request(
             text.prompt,
             max(text.limit, 1),
@@ -125,7 +128,9 @@ class Engine:
             tenant=tenant,
             root=tenant.encode(),
             stop_tokens=self.model.ends,
-            deadline=None if timeout is None else self._clock() + timeout,
+            deadline=None
+            if timeout is None
+            else self._clock() + known_real("submit: timeout", timeout),
             after=None if after is None else after.request,
         )
         ticket = Ticket(text, request)
@@ -162,11 +167,26 @@ class Engine:
         `submit`.
         """
         listed, is_one = self.model.prompts(prompts)
-        tickets = [self.submit(prompt, **options) for prompt in listed]
-        while not all(ticket.reason for ticket in tickets):
-            self.step()
+        tickets: list[Ticket] = []
+        try:
+            for prompt in listed:
+                tickets.append(self._submitted(prompt, options))
+            while not all(ticket.reason for ticket in tickets):
+                self.step()
+        finally:  # an error of one is the end of all
+            for ticket in tickets:
+                self.cancel(ticket)
         found = [ticket.completion() for ticket in tickets]
         return found[0] if is_one else found
+
+    def _submitted(self, prompt: Sequence[int], options: dict[str, Any]) -> Ticket:
+        """The ticket of a prompt, as soon as there is room among those who wait."""
+        while True:
+            try:
+                return self.submit(prompt, **options)
+            except QueueFullError:
+                if not self.step():
+                    raise
 
     def stream(self, prompt: str | Sequence[int], **options: Any) -> Iterator[str]:
         """Yield the text after `prompt` as it is written, with `options` of `submit`.

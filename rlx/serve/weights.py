@@ -89,22 +89,15 @@ class WeightRegistry:
         Adding it again changes nothing. A name that stands for another content is an
         `AttributeValueError`.
         """
-        found = self._handle(tree)
-        with _LOCK:
-            known = self._named.get(name)
-            if known is not None and known is not found:
-                raise AttributeValueError(
-                    f"{name!r} stands for other weights already",
-                    fix=f"exchange them: swap({name!r}, tree)",
-                )
-            return self._name(name, found)
+        return self._given(name, self._handle(tree))
 
     def alias(self, name: str, of: str) -> Handle:
         """Let `name` stand for the weights of another name, as tied weights do.
 
         An unknown `of` is a `KeyError`; a name that stands for others an `AttributeValueError`.
         """
-        return self.add(name, self[of].tree)
+        with _LOCK:
+            return self._given(name, self[of])
 
     def swap(self, name: str, tree: Any) -> Handle:
         """Exchange the content of a `name`; the new handle is given back.
@@ -168,6 +161,17 @@ class WeightRegistry:
         with _LOCK:
             known = self._contents.get(key)
             return known if known is not None else Handle(tree, key, nbytes)
+
+    def _given(self, name: str, handle: Handle) -> Handle:
+        """Give a content a name that no other one has."""
+        with _LOCK:
+            known = self._named.get(name)
+            if known is not None and known is not handle:
+                raise AttributeValueError(
+                    f"{name!r} stands for other weights already",
+                    fix=f"exchange them: swap({name!r}, tree)",
+                )
+            return self._name(name, handle)
 
     def _name(self, name: str, handle: Handle) -> Handle:
         known = self._contents.setdefault(handle.key, handle)  # two threads may have made one each
