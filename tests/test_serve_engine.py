@@ -63,18 +63,18 @@ class Watch:
 
     def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: dict[object, list[str]] = {}
-        drawn = engine._drawn
+        draw = engine._draw
 
-        def watched(requests, logits):
-            for request, row in zip(requests, np.asarray(logits), strict=True):
+        def watched(texts, logits):
+            for text, row in zip(texts, np.asarray(logits), strict=True):
                 digest = hashlib.sha256(row.tobytes()).hexdigest()
-                self.seen.setdefault(request, []).append(digest)
-            return drawn(requests, logits)
+                self.seen.setdefault(text, []).append(digest)
+            return draw(texts, logits)
 
-        monkeypatch.setattr(engine, "_drawn", watched)
+        monkeypatch.setattr(engine, "_draw", watched)
 
     def of(self, ticket: Ticket) -> list[str]:
-        return self.seen.get(ticket.request, [])
+        return self.seen.get(ticket.text, [])
 
 
 def test_random_schedules_give_the_bits_of_requests_alone(monkeypatch):

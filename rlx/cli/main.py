@@ -16,12 +16,14 @@ VERBS = {  # module: what it does
     "info": "say what is in a file: a model, tensors, an export; and what running it takes",
     "run": "give a language model a prompt, and print what it writes",
     "chat": "talk with a language model",
+    "serve": "let programs talk with a language model over HTTP, as with OpenAI's",
     "bench": "measure how fast a language model reads and writes",
 }
 EXAMPLES = """examples:
   rlx info model.gguf
   rlx run model.gguf "What is the capital of France?"
   rlx chat model.gguf
+  rlx serve model.gguf --port 8000
   rlx bench model.gguf --against llama.cpp
 """
 

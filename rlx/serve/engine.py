@@ -20,7 +20,7 @@ from ..ir.errors import AttributeValueError, QueueFullError
 from ..ir.types import as_dtype
 from ..models.generation import Completion, Request as Text
 from ..models.language import LanguageModel, Prompts
-from ..models.sampling import Settled
+from ..models.sampling import Drawn, Settled
 from ..models.steps import Batch
 from ..trace.arguments import count_of, flag, wrong
 from ..trace.array_arguments import known_real
@@ -36,21 +36,31 @@ UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 class Ticket:
     """A request to an engine: what it wrote so far, and whether it has ended.
 
-    An engine makes it of a `text` that is continued and of the `request` to its scheduler.
+    An engine makes it of a `text` that is continued and of the `request` to its scheduler. Its
+    `listener` is called whenever there are news, by the thread that computes.
     """
 
-    def __init__(self, text: Text, request: Request) -> None:
-        self.text, self.request = text, request
+    def __init__(
+        self, text: Text, request: Request, listener: Callable[[], None] | None = None
+    ) -> None:
+        self.text, self.request, self._listener = text, request, listener
         self.pieces: list[str] = []  # of the text, as they became sure
 
     @property
     def reason(self) -> str:
-        """How it ended: "stop", "length", "deadline" or "cancelled"; "" before."""
+        """How it ended: "stop", "length", "deadline", "cancelled"; "" before."""
         return self.text.reason or self.request.finished or ""
 
     def completion(self) -> Completion:
         """What was written so far."""
         return replace(self.text.completion(), reason=self.reason)
+
+    def tell(self, piece: str = "") -> None:
+        """Add a `piece` of text, and call the listener."""
+        if piece:
+            self.pieces.append(piece)
+        if self._listener is not None:
+            self._listener()
 
     def __repr__(self) -> str:
         return f"Ticket({self.request!r})"
@@ -97,8 +107,10 @@ class Engine:
         )
         self._steps = PagedSteps(model.steps(size, name), count)
         self._poisons = flag("poison", poison)
+        self.steps = self.computed = self.written = 0  # steps, tokens computed, tokens written
         self._tickets: dict[Request, Ticket] = {}
-        self._lock = threading.RLock()
+        self._turn = threading.Lock()  # of the thread that computes a step
+        self._lock = threading.RLock()  # of the bookkeeping, held for moments
 
     def submit(
         self,
@@ -108,15 +120,17 @@ class Engine:
         tenant: str = "",
         timeout: float | None = None,
         after: Ticket | None = None,
+        listener: Callable[[], None] | None = None,
         **options: Any,
     ) -> Ticket:
         """Let a `prompt` wait for its turn, and return its ticket; `step` goes on with it.
 
         Of those who wait, a higher `priority` comes first, then the `tenant` who was served least;
         tenants do not share the prefixes of their prompts. After `timeout` seconds it ends where it
-        is. One with the prompt of the ticket `after` waits until that is computed, to share it. The
-        other `options` are those of `LanguageModel.generate`, and so are the errors; a prompt that
-        the cache can never hold is an `AttributeValueError`, one too many a `QueueFullError`.
+        is. One with the prompt of the ticket `after` waits until that is computed, to share it.
+        `listener` is called whenever there are news. The other `options` are those of
+        `LanguageModel.generate`, and so are the errors; a prompt that the cache can never hold is
+        an `AttributeValueError`, one too many a `QueueFullError`.
         """
         text = self.model.text(prompt, **options)
         if not isinstance(tenant, str):
@@ -133,7 +147,7 @@ class Engine:
             else self._clock() + known_real("submit: timeout", timeout),
             after=None if after is None else after.request,
         )
-        ticket = Ticket(text, request)
+        ticket = Ticket(text, request, listener)
         if not text.reason:  # with max_tokens=0 it has ended before it began
             with self._lock:
                 self.scheduler.submit(request)
@@ -149,16 +163,30 @@ class Engine:
 
     def step(self) -> bool:
         """Compute one step of all requests; false if there was nothing to do."""
-        with self._lock:
-            chunks = self.scheduler.plan(self._clock())
-            stale = self.scheduler.pages.take_stale()
+        with self._turn:
+            with self._lock:
+                chunks = self.scheduler.plan(self._clock())
+                self._forget_ended()
+                stale = self.scheduler.pages.take_stale()
+                asked = [self._tickets[chunk.request] for chunk in chunks if chunk.is_last]
             if self._poisons and stale:
                 self._steps.poison(stale)
-            last = [chunk.request for chunk in chunks if chunk.is_last]
             logits = self._steps(_batch(chunks)) if chunks else None
-            self.scheduler.complete(self._drawn(last, logits) if last else {})
-            self._forget_ended()
+            drawn = self._draw([ticket.text for ticket in asked], logits) if asked else None
+            with self._lock:
+                self.steps += bool(chunks)
+                self.computed += sum(len(chunk.tokens) for chunk in chunks)
+                self.written += len(asked)
+                self.scheduler.complete(self._taken(asked, drawn) if drawn else {})
+                self._forget_ended()
             return bool(chunks)
+
+    def fail(self, error: BaseException) -> None:
+        """End all requests, because a step ended with an `error`."""
+        with self._lock:
+            for ticket in list(self._tickets.values()):
+                self.scheduler.cancel(ticket.request, "error")
+            self._forget_ended()
 
     def generate(self, prompts: Prompts, **options: Any) -> Any:
         """Continue `prompts`: one text or list of tokens, or several.
@@ -206,9 +234,8 @@ class Engine:
         finally:
             self.cancel(ticket)
 
-    def _drawn(self, requests: Sequence[Request], logits: Any) -> dict[Request, int]:
-        """The next token of each of some requests, which is told to their texts."""
-        texts = [self._tickets[request].text for request in requests]
+    def _draw(self, texts: Sequence[Text], logits: Any) -> Drawn:
+        """The next token of each of some texts."""
         start = np.array([len(x.prompt) for x in texts], "int32")
         count = np.array([len(x.prompt) + len(x.tokens) for x in texts], "int32")
         history = np.zeros((len(texts), int(count.max())), "int32")
@@ -216,19 +243,21 @@ class Engine:
             tokens = [*text.prompt, *text.tokens]
             row[: len(tokens)] = tokens
         how = Settled([x.sampling for x in texts])
-        drawn = how.draw(logits, history, start, count, any(x.is_listed for x in texts))
-        for row, (request, text) in enumerate(zip(requests, texts, strict=True)):
-            piece = text.take(drawn.tokens[row], *drawn.of(row))
-            if piece:
-                self._tickets[request].pieces.append(piece)
-        return dict(zip(requests, drawn.tokens, strict=True))
+        return how.draw(logits, history, start, count, any(x.is_listed for x in texts))
+
+    def _taken(self, asked: Sequence[Ticket], drawn: Drawn) -> dict[Request, int]:
+        """Tell tickets their tokens, which are given back; who was cancelled hears nothing."""
+        for row, ticket in enumerate(asked):
+            if not ticket.reason:
+                ticket.tell(ticket.text.take(drawn.tokens[row], *drawn.of(row)))
+        return {t.request: token for t, token in zip(asked, drawn.tokens, strict=True)}
 
     def _forget_ended(self) -> None:
         for request, ticket in list(self._tickets.items()):
             if ticket.text.reason and request.finished is None:  # a text of `stop` ended it
                 self.scheduler.cancel(request, ticket.text.reason)
         for request in self.scheduler.take_ended():
-            del self._tickets[request]
+            self._tickets.pop(request).tell()
 
     def _page_bytes(self, size: int, name: str) -> int:
         c = self.model.config

@@ -1,0 +1,299 @@
+"""An HTTP server with the interface of OpenAI: an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ..ir.errors import QueueFullError, RlxError
+from ..models.generation import Completion
+from . import openai_api as api
+from .engine import Engine
+from .metrics import Metrics
+from .openai_api import Asked, BadRequest
+from .runner import Listener, Runner
+
+OLD = 30.0  # seconds without a step, after which the server says that it is ill
+RETRY = "1"  # seconds after which one may try again
+
+
+@final
+class Server:
+    """What the routes of an application share.
+
+    `engine` computes, `name` is that of the model, `keys` are those that callers may have (none:
+    anybody may call), a body has at most `most_bytes`, a request takes at most `timeout` seconds.
+    """
+
+    def __init__(
+        self, engine: Engine, name: str, keys: Sequence[str], most_bytes: int, timeout: float
+    ) -> None:
+        self.engine, self.name, self.timeout = engine, name, timeout
+        self.runner, self.metrics = Runner(engine), Metrics(engine)
+        self._keys = [hashlib.sha256(key.encode()).digest() for key in keys]
+        self._most_bytes = most_bytes
+        self.is_ready = True
+
+    # -- what comes in -----------------------------------------------------------------------------
+
+    def tenant(self, request: Request) -> str:
+        """Who calls: a hash of the key, empty where none is needed. Raises a `BadRequest`."""
+        if not self._keys:
+            return ""
+        kind, _, key = request.headers.get("authorization", "").partition(" ")
+        given = hashlib.sha256(key.strip().encode()).digest()
+        known = [hmac.compare_digest(given, each) for each in self._keys]
+        if kind.lower() != "bearer" or not any(known):
+            raise BadRequest("wrong or missing API key", status=401, code="invalid_api_key")
+        return given.hex()
+
+    async def body(self, request: Request) -> Any:
+        """The JSON of a `request`; other texts and long ones raise a `BadRequest`."""
+        parts, size = [], 0
+        async for part in request.stream():
+            size += len(part)
+            if size > self._most_bytes:
+                raise BadRequest(f"the body is over {self._most_bytes} bytes", status=413)
+            parts.append(part)
+        try:
+            return json.loads(b"".join(parts), parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            raise BadRequest("the body is not JSON") from None
+
+    async def submit(self, asked: Asked, tenant: str) -> list[Listener]:
+        """Submit what is `asked` for by a `tenant`: each prompt with its samples.
+
+        Returns who hears of them. Raises a `BadRequest` for what the engine refuses.
+        """
+        made: list[Listener] = []
+        try:
+            for prompt in asked.prompts:
+                if asked.is_chat:  # a template runs in a process: others go on meanwhile
+                    prompt = await asyncio.to_thread(self.engine.model.chat_ids, prompt)
+                made += self._samples(prompt, asked, tenant)
+        except QueueFullError as error:
+            self._cancel(made)
+            raise BadRequest(error.what, status=429, code="queue_full") from None
+        except RlxError as error:
+            self._cancel(made)
+            raise BadRequest(f"{error.what}; {error.fix}") from None
+        return made
+
+    def _samples(self, prompt: Any, asked: Asked, tenant: str) -> list[Listener]:
+        """One request for each sample of a prompt; the others share what the first computes."""
+        made: list[Listener] = []
+        start = asked.options.get("seed", secrets.randbits(32))
+        for number in range(asked.samples):
+            seed, after = (start + number) % 2**32, made[0].ticket if made else None
+            how = {"tenant": tenant, "timeout": self.timeout, "after": after}
+            made.append(self.runner.submit(prompt, **how, **{**asked.options, "seed": seed}))
+        return made
+
+    def _cancel(self, listeners: Sequence[Listener]) -> None:
+        for listener in listeners:
+            self.engine.cancel(listener.ticket)
+
+    # -- what goes out -----------------------------------------------------------------------------
+
+    async def answer(self, request: Request, is_chat: bool) -> Response:
+        """The answer to a `request` for a chat, or else for completions."""
+        if not self.is_ready:
+            raise BadRequest("the server is shutting down", status=503)
+        tenant = self.tenant(request)
+        asked = api.asked(await self.body(request), is_chat)
+        listeners = await self.submit(asked, tenant)
+        kind = "chatcmpl" if is_chat else "cmpl"
+        names = api.Names(f"{kind}-{secrets.token_hex(12)}", int(time.time()), self.name, is_chat)
+        if asked.is_stream:
+            parts = self._parts(names, asked, listeners)
+            return StreamingResponse(_events(parts), media_type="text/event-stream")
+        return await self._whole(request, names, listeners)
+
+    async def _whole(self, request: Request, names: api.Names, all_: list[Listener]) -> Response:
+        """All answers at once; who leaves before them gets none, and costs no more."""
+        work = asyncio.gather(*(listener.finish() for listener in all_))
+        gone = asyncio.ensure_future(_left(request))
+        try:
+            await asyncio.wait([work, gone], return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                return Response(status_code=499)
+            found: list[Completion] = work.result()
+        finally:
+            work.cancel()
+            gone.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
+        self._check(found)
+        tokenizer = self.engine.model.tokenizer
+        choices = [
+            api.choice(names, i, x, api.logprobs_of(names, tokenizer, x))
+            for i, x in enumerate(found)
+        ]
+        cost = api.usage(found, _prompt_tokens(all_))
+        return JSONResponse({**names.head(False), "choices": choices, "usage": cost})
+
+    def _check(self, found: Sequence[Completion]) -> None:
+        reasons = {x.reason for x in found}
+        if "error" in reasons:
+            raise BadRequest("the engine has failed", status=500)
+        if "deadline" in reasons:
+            raise BadRequest(f"the answer took more than {self.timeout:g} s", status=408)
+
+    async def _parts(
+        self, names: api.Names, asked: Asked, all_: list[Listener]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The parts of a stream: of all answers, as they come."""
+        news: asyncio.Queue[tuple[int, str | None]] = asyncio.Queue()
+
+        async def follow(index: int, listener: Listener) -> None:
+            async for piece in listener.pieces():
+                await news.put((index, piece))
+            await news.put((index, None))
+
+        tasks = [asyncio.ensure_future(follow(i, x)) for i, x in enumerate(all_)]
+        told, left = [0] * len(all_), len(all_)
+        try:
+            if names.is_chat:
+                for index in range(len(all_)):
+                    yield api.part(names, index, None)
+            while left:
+                index, piece = await news.get()
+                found = all_[index].ticket.completion()
+                logprobs = api.logprobs_of(names, self.engine.model.tokenizer, found, told[index])
+                told[index] = len(found.tokens)
+                if piece is not None:
+                    yield api.part(names, index, piece, logprobs=logprobs)
+                else:
+                    left -= 1
+                    yield api.part(names, index, None, found.reason)
+            if asked.has_usage:
+                found_all = [x.ticket.completion() for x in all_]
+                cost = api.usage(found_all, _prompt_tokens(all_))
+                yield {**names.head(True), "choices": [], "usage": cost}
+        finally:  # who has left costs no more
+            for task in tasks:
+                task.cancel()
+            self._cancel(all_)
+
+    # -- how it is ---------------------------------------------------------------------------------
+
+    def health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether steps go on, and what is known of it."""
+        age = time.monotonic() - self.runner.beat
+        is_well = self.runner.error is None and age < OLD
+        scheduler = self.engine.scheduler
+        return is_well, {
+            "status": "ok" if is_well else "failed",
+            "seconds_since_step": round(age, 3),
+            "running": len(scheduler.running),
+            "waiting": len(scheduler.waiting),
+        }
+
+
+def application(
+    engine: Engine,
+    *,
+    name: str = "model",
+    keys: Sequence[str] = (),
+    most_bytes: int = 1 << 20,
+    timeout: float = 600.0,
+) -> Starlette:
+    """An ASGI application that serves an `engine` with OpenAI's interface.
+
+    `name` is what the model is called; with `keys`, callers need one of them. A body has at most
+    `most_bytes`, a request takes at most `timeout` seconds. Steps are computed in a thread from the
+    application's start to its end.
+    """
+    server = Server(engine, name, keys, most_bytes, timeout)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        server.runner.start()
+        yield
+        server.is_ready = False
+        await asyncio.to_thread(server.runner.stop)
+
+    async def chat(request: Request) -> Response:
+        return await server.answer(request, is_chat=True)
+
+    async def completions(request: Request) -> Response:
+        return await server.answer(request, is_chat=False)
+
+    async def models(request: Request) -> Response:
+        server.tenant(request)
+        one = {"id": name, "object": "model", "created": 0, "owned_by": "rlx"}
+        return JSONResponse({"object": "list", "data": [one]})
+
+    async def health(_: Request) -> Response:
+        is_well, told = server.health()
+        return JSONResponse(told, status_code=200 if is_well else 503)
+
+    async def ready(_: Request) -> Response:
+        is_ready = server.is_ready and server.health()[0]
+        return JSONResponse({"ready": is_ready}, status_code=200 if is_ready else 503)
+
+    async def metrics(_: Request) -> Response:
+        text, kind = server.metrics.text()
+        return Response(text, media_type=kind)
+
+    routes = [
+        Route("/v1/chat/completions", _counted(server, chat), methods=["POST"]),
+        Route("/v1/completions", _counted(server, completions), methods=["POST"]),
+        Route("/v1/models", _counted(server, models)),
+        Route("/health", health),
+        Route("/ready", ready),
+        Route("/metrics", metrics),
+    ]
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+def _counted(
+    server: Server, route: Callable[[Request], Awaitable[Response]]
+) -> Callable[[Request], Awaitable[Response]]:
+    """A route whose refusals are answers, and whose answers are counted."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            response = await route(request)
+        except BadRequest as error:
+            headers = {"Retry-After": RETRY} if error.status in (429, 503) else None
+            response = JSONResponse(error.body(), status_code=error.status, headers=headers)
+        server.metrics.count(request.url.path, response.status_code)
+        return response
+
+    return answered
+
+
+async def _left(request: Request) -> None:
+    """Wait until the caller leaves."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _events(parts: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
+    """Parts as server-sent events."""
+    async for part in parts:
+        yield f"data: {json.dumps(part, ensure_ascii=False)}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+def _prompt_tokens(listeners: Sequence[Listener]) -> int:
+    """The tokens of the prompts; samples of one prompt share it."""
+    firsts = [x for x in listeners if x.ticket.request.after is None]
+    return sum(len(x.ticket.request.prompt) for x in firsts)
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")

@@ -1,0 +1,102 @@
+"""A thread that computes an engine's steps, for tasks of asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from typing import Any, final
+
+from .engine import Engine, Ticket
+
+BEAT = 0.5  # seconds that the thread waits for work at a time
+
+
+@final
+class Runner:
+    """Computes the steps of an `engine` in a thread of its own.
+
+    It does so from `start` to `stop`. `beat` is when it last was seen to go on, on the clock
+    `time.monotonic`; `error` is what ended it.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.beat = time.monotonic()
+        self.error: BaseException | None = None
+        self._work = threading.Event()
+        self._stops = False
+        self._thread = threading.Thread(target=self._run, name="rlx.serve", daemon=True)
+
+    def start(self) -> None:
+        """Begin to compute."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Compute no further step; what is running stays where it is."""
+        self._stops = True
+        self._work.set()
+        self._thread.join()
+
+    def submit(self, prompt: Any, **options: Any) -> Listener:
+        """Submit a `prompt` with the `options` of `Engine.submit`, whose errors it raises.
+
+        Returns who hears what comes of it; called in a task of asyncio.
+        """
+        listener = Listener(self)
+        listener.ticket = self.engine.submit(prompt, listener=listener.hear, **options)
+        self._work.set()
+        return listener
+
+    def _run(self) -> None:
+        while not self._stops:
+            try:
+                is_busy = self.engine.step()
+            except BaseException as error:
+                self.error = error
+                self.engine.fail(error)
+                return
+            self.beat = time.monotonic()
+            if not is_busy:
+                self._work.wait(BEAT)
+                self._work.clear()
+
+
+@final
+class Listener:
+    """A task that waits for what becomes of its ticket; a `runner` makes it."""
+
+    ticket: Ticket
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+
+    def hear(self) -> None:
+        """Say, from any thread, that there is something new."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    async def pieces(self) -> AsyncIterator[str]:
+        """The pieces of text, as they are written; who leaves early cancels the request."""
+        told = 0
+        try:
+            while True:
+                self._news.clear()
+                ended, pieces = self.ticket.reason, self.ticket.pieces
+                while told < len(pieces):
+                    told += 1
+                    yield pieces[told - 1]
+                if ended:
+                    return
+                await self._news.wait()
+        finally:
+            self._runner.engine.cancel(self.ticket)
+
+    async def finish(self) -> Any:
+        """Wait for the end, and return the `Completion`."""
+        async for _ in self.pieces():
+            pass
+        return self.ticket.completion()

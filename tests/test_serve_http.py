@@ -1,0 +1,266 @@
+"""The HTTP server, run by uvicorn on this machine and asked by OpenAI's client."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from llama_writer import write_llama
+
+import rlx
+from rlx.serve import Engine
+
+httpx = pytest.importorskip("httpx", reason="needs the package httpx")
+openai = pytest.importorskip("openai", reason="needs the package openai")
+uvicorn = pytest.importorskip("uvicorn", reason="needs the package uvicorn")
+pytest.importorskip("prometheus_client", reason="needs the package prometheus-client")
+
+TEMPLATE = "{% for m in messages %}<|system|>{{ m.content }}<|end|>{% endfor %}"
+ASK = [{"role": "user", "content": "hello there"}]
+SIZES = {"layers": 2, "size": 64, "hidden": 64, "kv_heads": 1, "heads": 2, "head_size": 32}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "small.gguf"
+    how = {"architecture": "llama", "scaling": "none", "window": None, "tied": True}
+    write_llama(path, np.random.default_rng(0), ["f32"], **SIZES, **how)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(path: Path) -> Any:
+    loaded = rlx.models.load(path)
+    loaded.template = rlx.io.ChatTemplate(TEMPLATE)
+    return loaded
+
+
+def served(model: Any, **options: Any) -> Iterator[str]:
+    """The address of a server that runs until it is no longer needed."""
+    from rlx.serve.http import application
+
+    limits = {n: options.pop(n) for n in ("keys", "most_bytes", "timeout") if n in options}
+    engine = Engine(model, **{"cache": "2M", "step_tokens": 32, **options})
+    app = application(engine, name="small", **limits)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_keep_alive=1))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    address = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    yield address
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(model: Any) -> Iterator[str]:
+    yield from served(model)
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Iterator[Any]:
+    with closing(openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)) as made:
+        yield made
+
+
+def chat(client: Any, **options: Any) -> Any:
+    options = {"model": "small", "messages": ASK, "max_tokens": 8, "seed": 1, **options}
+    return client.chat.completions.create(**options)
+
+
+def test_a_chat_is_that_of_the_model(model, client):
+    found = chat(client, logprobs=True, top_logprobs=3)
+    wanted = model.chat(ASK, max_tokens=8, seed=1, temperature=1.0, logprobs=3)
+    one = found.choices[0]
+    assert one.message.content == wanted.text and one.message.role == "assistant"
+    assert one.finish_reason == wanted.reason
+    assert [x.logprob for x in one.logprobs.content] == pytest.approx(wanted.logprobs, abs=1e-4)
+    assert all(len(x.top_logprobs) == 3 for x in one.logprobs.content)
+    assert found.usage.completion_tokens == len(wanted.tokens)
+    assert found.usage.prompt_tokens == len(model.chat_ids(ASK))
+
+
+def test_a_stream_has_the_same_text_and_its_parts(client):
+    whole = chat(client)
+    options = {"include_usage": True}
+    parts = list(chat(client, stream=True, stream_options=options))
+    assert {p.object for p in parts} == {"chat.completion.chunk"} and len(
+        {p.id for p in parts}
+    ) == 1
+    assert parts[0].choices[0].delta.role == "assistant"
+    assert parts[-1].choices == [] and parts[-1].usage == whole.usage
+    assert parts[-2].choices[0].finish_reason == whole.choices[0].finish_reason
+    text = "".join(p.choices[0].delta.content or "" for p in parts[:-1])
+    assert text == whole.choices[0].message.content
+
+
+def test_samples_stop_texts_and_completions(model, client):
+    several = chat(client, n=3)
+    assert several.choices[0].message.content == chat(client).choices[0].message.content
+    assert several.choices[1].message.content == chat(client, seed=2).choices[0].message.content
+    assert [c.index for c in several.choices] == [0, 1, 2]
+    ask = {"model": "small", "temperature": 0, "max_tokens": 24}
+    done = client.completions.create(prompt=["ab", "cd"], **ask, logprobs=2)
+    for prompt, choice in zip(["ab", "cd"], done.choices, strict=True):
+        assert choice.text == model.generate(prompt, max_tokens=24).text
+        assert len(choice.logprobs.token_logprobs) == len(choice.logprobs.tokens)
+    stop = done.choices[0].text[-1]
+    short = client.completions.create(prompt="ab", **ask, stop=stop)
+    assert short.choices[0].text == done.choices[0].text.split(stop)[0]
+    assert short.choices[0].finish_reason == "stop"
+
+
+def test_many_at_once_get_what_they_get_alone(client):
+    alone = [chat(client, seed=s).choices[0].message.content for s in range(4)]
+    found: dict[int, str] = {}
+
+    def ask(number: int) -> None:
+        parts = chat(client, seed=number % 4, stream=True)
+        found[number] = "".join(p.choices[0].delta.content or "" for p in parts)
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {i: alone[i % 4] for i in range(32)}
+
+
+WRONG = [
+    ({"messages": []}, "messages"),
+    ({"messages": [{"role": "boss", "content": "x"}]}, "messages[0].role"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
+    ({"temperature": "hot"}, "temperature"),
+    ({"temperature": -1}, "temperature"),
+    ({"n": 1.5}, "n"),
+    ({"n": True}, "n"),
+    ({"seed": -1}, "seed"),
+    ({"stop": ["a"] * 5}, "stop"),
+    ({"stream": "yes"}, "stream"),
+    ({"tools": [{"type": "function"}]}, "tools"),
+    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"top_logprobs": 2}, "top_logprobs"),
+    ({"colour": 1}, "colour"),
+    ({"max_tokens": 100_000}, None),
+]
+
+
+@pytest.mark.parametrize("wrong, param", WRONG, ids=lambda x: str(x)[:40])
+def test_wrong_fields_are_named(address, wrong, param):
+    body = {"model": "small", "messages": ASK, **wrong}
+    answer = httpx.post(f"{address}/v1/chat/completions", json=body)
+    error = answer.json()["error"]
+    assert answer.status_code == 400 and error["param"] == param
+    assert error["type"] == "invalid_request_error" and error["message"]
+
+
+def test_errors_are_the_classes_of_the_client(client, address):
+    with pytest.raises(openai.BadRequestError, match="100000 more are over the model's context"):
+        chat(client, max_tokens=100_000)
+    for text in (b"{", b"[]", b'{"messages": NaN}', b"[" * 100_000, b"\xff"):
+        assert httpx.post(f"{address}/v1/chat/completions", content=text).status_code == 400
+    assert httpx.post(f"{address}/v1/completions", content=b" " * (2 << 20)).status_code == 413
+    assert httpx.get(f"{address}/v1/nothing").status_code == 404
+
+
+def test_keys_queues_and_deadlines(model):
+    for address in served(model, keys=["secret"], max_waiting=1, max_sequences=1, timeout=0.3):
+        ask = {"base_url": f"{address}/v1", "max_retries": 0}
+        with closing(openai.OpenAI(api_key="wrong", **ask)) as wrong:
+            with pytest.raises(openai.AuthenticationError):
+                chat(wrong)
+        with closing(openai.OpenAI(api_key="secret", **ask)) as right:
+            assert [m.id for m in right.models.list()] == ["small"]
+            with pytest.raises(openai.RateLimitError, match="wait already") as caught:
+                chat(right, n=4)
+            assert caught.value.response.headers["retry-after"] == "1"
+            with pytest.raises(openai.APIStatusError, match=r"more than 0.3 s") as late:
+                chat(right, max_tokens=450, temperature=0)
+            assert late.value.status_code == 408
+
+
+def test_who_leaves_costs_no_more(address):
+    def running() -> int:
+        return httpx.get(f"{address}/health").json()["running"]
+
+    def written() -> float:
+        lines = httpx.get(f"{address}/metrics").text.splitlines()
+        return next(float(x.split()[1]) for x in lines if x.startswith("rlx_tokens_written "))
+
+    body = {"model": "small", "messages": ASK, "max_tokens": 450, "temperature": 0}
+    for stream in (False, True):
+        before = written()
+        with pytest.raises(httpx.ReadTimeout):
+            with httpx.stream(
+                "POST",
+                f"{address}/v1/chat/completions",
+                json=body | {"stream": stream},
+                timeout=0.2,
+            ) as answer:
+                for _ in answer.iter_lines():
+                    if stream:
+                        raise httpx.ReadTimeout("enough")
+        until = time.monotonic() + 20
+        while running() and time.monotonic() < until:
+            time.sleep(0.02)
+        assert running() == 0 and written() - before < 450
+
+
+def test_health_and_metrics(address):
+    assert httpx.get(f"{address}/ready").json() == {"ready": True}
+    health = httpx.get(f"{address}/health").json()
+    assert health["status"] == "ok" and health["seconds_since_step"] < 30
+    text = httpx.get(f"{address}/metrics").text
+    assert 'rlx_http_answers_total{path="/v1/chat/completions",status="200"}' in text
+    assert "rlx_pages_free" in text and "hello" not in text
+
+
+def test_an_engine_that_fails_says_so(model, monkeypatch):
+    for address in served(model):
+        monkeypatch.setattr(Engine, "_draw", lambda *_: 1 / 0)
+        answer = httpx.post(f"{address}/v1/completions", json={"prompt": "ab"}, timeout=60)
+        assert answer.status_code == 500
+        assert "failed" in json.loads(answer.text)["error"]["message"]
+        assert httpx.get(f"{address}/health").status_code == 503
+
+
+def test_the_command_line_serves_and_finishes_what_it_began(model, path):
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    line = [sys.executable, "-m", "rlx", "serve", str(path), "--port", str(port), "--cache", "2M"]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == f"small at http://127.0.0.1:{port}/v1\n"
+        body = {"prompt": "ab", "max_tokens": 400, "temperature": 0, "stream": True}
+        address = f"http://127.0.0.1:{port}"
+        until, text = time.monotonic() + 60, ""
+        while time.monotonic() < until:
+            try:
+                httpx.get(f"{address}/ready")
+                break
+            except httpx.ConnectError:
+                time.sleep(0.05)
+        with httpx.stream("POST", f"{address}/v1/completions", json=body, timeout=60) as answer:
+            for number, event in enumerate(answer.iter_lines()):
+                if number == 0:
+                    process.send_signal(signal.SIGTERM)
+                if event.startswith("data: {"):
+                    text += json.loads(event[6:])["choices"][0]["text"]
+        assert text == model.generate("ab", max_tokens=400).text
+        assert process.wait(30) in (0, -signal.SIGTERM)
+    finally:
+        process.kill()
+        process.stdout.close()
