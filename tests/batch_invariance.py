@@ -186,13 +186,16 @@ def ways(family: Family) -> Sequence[str]:
     return HELD if family.weights else HELD[:1]
 
 
-def table(depth: int, most: int, seconds: float) -> Iterator[tuple[str, bool]]:
-    """The lines of the table, each with whether it says that bits differ."""
+def table(depth: int, most: int, seconds: float, only: str = "") -> Iterator[tuple[str, bool]]:
+    """The lines of the table, each with whether it says that bits differ.
+
+    `only` the families whose names begin so.
+    """
     heads = [f"{count} row{'s' * (count > 1)}" for count in TIMED]
     yield f"| family | dtype | weights | bits | {' | '.join(heads)} |", False
     yield f"|---|---|---|---|{'--:|' * len(TIMED)}", False
     for name, family in families(depth).items():
-        for dtype in family.dtypes:
+        for dtype in family.dtypes if name.startswith(only) else ():
             for how in ways(family):
                 wrong = differing(family, dtype, how, ROWS, most)
                 found = [f"{ratio(family, dtype, how, n, seconds):.2f}" for n in TIMED]
@@ -201,22 +204,32 @@ def table(depth: int, most: int, seconds: float) -> Iterator[tuple[str, bool]]:
                 yield f"| {name} | {dtype} | {way} | {said} | {' | '.join(found)} |", bool(wrong)
 
 
+def key_of(line: str) -> tuple[str, ...]:
+    """What a line of the table is about."""
+    return tuple(cell.strip() for cell in line.split("|")[1:4])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page", type=Path)
     parser.add_argument("--depth", type=int, default=768)
     parser.add_argument("--most", type=int, default=128)
     parser.add_argument("--seconds", type=float, default=0.15)
+    parser.add_argument("--only", default="", help="families whose names begin so")
     options = parser.parse_args()
     lines, has_failed = [], False
-    for line, is_wrong in table(options.depth, options.most, options.seconds):
+    given = options.depth, options.most, options.seconds, options.only
+    for line, is_wrong in table(*given):
         print(line, flush=True)
         lines.append(line)
         has_failed |= is_wrong
     if options.page:
         text = options.page.read_text()
         before, rest = text.split(BEGIN)
-        after = rest.split(END)[1]
+        old, after = rest.split(END)
+        kept = {key_of(line): line for line in old.strip().splitlines()}
+        found = {key_of(line): line for line in lines}
+        lines = list({**(kept if options.only else {}), **found}.values())
         options.page.write_text("\n".join([before + BEGIN, *lines, END + after]))
     sys.exit(has_failed)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.bound_memory import copies
 from ..ir.bind import bind_sizes, is_symbolic
 from ..ir.dims import Dim
 from ..ir.graph import Graph, Value
@@ -101,11 +102,14 @@ def _holding(
     """A compiled graph that passes its own arrays, copies of `foreign` ones, as last."""
     executable = compiled.unprepared or compiled.executable
     others = {id(x) for x in foreign}
-    held = tuple(x.copy() if id(x) in others else x for x in executable.prepare(arrays))
+    held = list(executable.prepare(arrays))
+    shared = [i for i, x in enumerate(held) if id(x) in others]
+    for i, copy in zip(shared, copies([held[i] for i in shared]), strict=True):
+        held[i] = copy
     return CompiledGraph(
         _signature(compiled.graph, arrays),
         compiled.device,
-        replace(executable, held=held),
+        replace(executable, held=tuple(held)),
         compiled.queue,
         compiled.donated,
         precision=compiled.precision,

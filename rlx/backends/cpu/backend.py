@@ -26,6 +26,7 @@ from ...lower.lir.program import Program
 from ...lower.pipeline import Lowered, lower
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable, Lasting
+from ..bound_memory import room_for, shared_out
 from ..entries import Sizes, sized_entry
 from ..locks import no_collection
 from .disk_code import Code, DiskEntry, facts, tunes
@@ -40,7 +41,6 @@ from .program import ProgramWriter
 from .runtime import entry, pool
 from .runtime.entry import make_entry, make_ufunc_entry
 from .runtime.object_layout import Spec, array_layout
-from .runtime.python_entry import aligned_array
 from .sorting.top_k import MOST_RANKED
 from .tune import Tuned, tune
 from .whole_ops import WHOLE
@@ -274,14 +274,16 @@ class Linked:
         early = self.code.early
         if early is None:
             return tuple(arrays)
-        panels = [aligned_array((count,), np.dtype(np.uint8)) for count in early.panels]
+        kept = tuple(arrays[i] for i in early.kept)
+        if not early.panels:
+            return kept
+        panels = room_for(early.panels)
         places = [x.ctypes.data for x in (*arrays, *panels)]
         table = (ctypes.c_void_p * len(places))(*places)
-        if panels:
-            ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self.library.address("prepare"))(
-                table
-            )
-        return (*(arrays[i] for i in early.kept), *panels)
+        kinds = ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64
+        fill = ctypes.CFUNCTYPE(*kinds)(self.library.address("prepare"))
+        shared_out(lambda number: fill(table, number), early.panels)
+        return (*kept, *panels)
 
     def _types(self, graph: Graph) -> list[Type]:
         """The types of an entry's arguments besides memory for results."""

@@ -139,35 +139,52 @@ def _is_worth(blocking: Blocking, which: str) -> bool:
 def emit_prepare(
     module: Module, packings: Sequence[Packing | BlockPacking], fixed: Sequence[Buffer], host: Host
 ) -> None:
-    """Emit `i32 prepare(ptr table)`, which fills panels from fixed arrays before them."""
-    f = module.function("prepare", [("ptr", "%table")], "i32", AS_WRITTEN)
+    """Emit `i32 prepare(ptr table, i64 number)`, which fills one of the panels.
+
+    The table has the fixed arrays, then all panels. The number is the panel's.
+    """
+    parameters = [("ptr", "%table"), ("i64", "%number")]
+    f = module.function("prepare", parameters, "i32", AS_WRITTEN)
     table = (*fixed, *(p.panels for p in packings))
     layout = Layout({b: i for i, b in enumerate(table)}, -1, {})
     packers: dict[tuple[Blocking, str], str] = {}
     for number, packing in enumerate(packings):
-        if not isinstance(packing, Packing):
-            packing.emit(module, f, layout)
-            continue
-        blocking, which = packing.blocking, packing.which
-        operand, name = packing.operand, f"pack_{number}"
-        if isinstance(operand, Load) and is_matrix(operand, packing.line, packing.depth):
-            known = packers.setdefault((blocking, which), name)
-            if known == name:
-                emit_pack(module, name, blocking, which)
-            corner = operand.index.substitute({packing.line: Index(), packing.depth: Index()})
-            scope = open_scope(f, layout, host, [operand.buffer])
-            kind = memory_type(operand.dtype.name)
-            source = f.offset(scope.pointers[operand.buffer], kind, scope.index(corner))
-            _emit_panels(f, packing, layout, f"@{known}(ptr {source}", "")
-            continue
-        view = OperandView(operand, packing.line, packing.depth)
-
-        def opened(inside: Function, operand: Expr = operand) -> Scope:
-            return open_scope(inside, layout, host, buffers_of([operand]))
-
-        emit_view_pack(module, name, blocking, view, which, opened, [("ptr", "%table")])
-        _emit_panels(f, packing, layout, f"@{name}(ptr null", ", ptr %table")
+        with f.when(f.emit(f"icmp eq i64 %number, {number}")):
+            if isinstance(packing, Packing):
+                _emit_packing(module, f, packing, f"pack_{number}", layout, host, packers)
+            else:
+                packing.emit(module, f, layout)
     f.do("ret i32 0")
+
+
+def _emit_packing(
+    module: Module,
+    f: Function,
+    packing: Packing,
+    name: str,
+    layout: Layout,
+    host: Host,
+    packers: dict[tuple[Blocking, str], str],
+) -> None:
+    """Fill the panels of one operand, by a function that equal ones share."""
+    blocking, which, operand = packing.blocking, packing.which, packing.operand
+    if isinstance(operand, Load) and is_matrix(operand, packing.line, packing.depth):
+        known = packers.setdefault((blocking, which), name)
+        if known == name:
+            emit_pack(module, name, blocking, which)
+        corner = operand.index.substitute({packing.line: Index(), packing.depth: Index()})
+        scope = open_scope(f, layout, host, [operand.buffer])
+        kind = memory_type(operand.dtype.name)
+        source = f.offset(scope.pointers[operand.buffer], kind, scope.index(corner))
+        _emit_panels(f, packing, layout, f"@{known}(ptr {source}", "")
+        return
+    view = OperandView(operand, packing.line, packing.depth)
+
+    def opened(inside: Function) -> Scope:
+        return open_scope(inside, layout, host, buffers_of([operand]))
+
+    emit_view_pack(module, name, blocking, view, which, opened, [("ptr", "%table")])
+    _emit_panels(f, packing, layout, f"@{name}(ptr null", ", ptr %table")
 
 
 def _emit_panels(f: Function, packing: Packing, layout: Layout, call: str, extra: str) -> None:
