@@ -33,7 +33,7 @@ def room_for(sizes: Sequence[int]) -> list[np.ndarray]:
 
 
 def shared_out(work: Callable[[int], object], sizes: Sequence[int]) -> None:
-    """Call `work` with each number of a piece, of so many bytes each, the largest first.
+    """Call `work` with the number of each piece, the largest first, by its bytes.
 
     Threads share the pieces of large arrays; the work leaves the interpreter lock for them.
     """
