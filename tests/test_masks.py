@@ -69,7 +69,8 @@ def both_ways(monkeypatch: pytest.MonkeyPatch, make: Any) -> list[Any]:
 def test_mask_shows_what_it_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mask, seen = ALONE[name]
     shown = np.asarray(mask.seen(T, S))
-    np.testing.assert_array_equal(*(np.broadcast_to(x, (B, H, T, S)) for x in (shown, seen)))
+    both = [np.broadcast_to(x, (B, H, T, S)) for x in (shown, seen)]
+    np.testing.assert_array_equal(both[0], both[1])
     np.testing.assert_array_equal(np.asarray((~mask).seen(T, S)), ~shown)
     for made in both_ways(monkeypatch, lambda: dot_product_attention(Q, K, V, mask=mask)):
         np.testing.assert_allclose(made, reference(seen), rtol=1e-10, atol=1e-12)
@@ -200,7 +201,7 @@ WRONG = {
     "an array before": lambda: LISTED.tolist() | masks.causal(),
     "and": lambda: masks.causal() and masks.causal(),
     "numbers of a predicate": lambda: attended(mask=masks.predicate(lambda q, k: q + k)),
-    "no function": lambda: masks.predicate(3),
+    "no function": lambda: masks.predicate(3),  # type: ignore[arg-type]
     "axes": lambda: masks.array(np.ones((1,) * 5, bool)),
     "offset": lambda: masks.causal().shifted(1.5),
     "slopes": lambda: masks.alibi(np.ones((2, 2))),

@@ -48,21 +48,28 @@ class PagedAttention:
     query: str  # dtypes
     page: str
     wide: str
-    scale: float
-    window: int | None
-    soft_cap: float | None
 
     @classmethod
     def of(cls, step: LibraryCall, host: Host) -> PagedAttention:
         """Those of a call."""
         q, k_pages, v_pages, tables = step.input_types[:4]
-        (tokens, heads, width), (pages, size, groups, _) = q.shape, k_pages.shape
         names = [NAMES[x.dtype] for x in (q, k_pages)]
+        heads, groups = static(q.shape[1]), static(k_pages.shape[2])
         return cls(
-            *(step, host, tokens, *tables.shape, pages, static(size), static(groups)),
-            *(static(heads) // max(static(groups), 1), static(width), static(v_pages.shape[3])),
-            *(names[0], names[1], "float64" if "float64" in names else "float32"),
-            *(step.attrs["scale"], step.attrs["window"], step.attrs["soft_cap"]),
+            step=step,
+            host=host,
+            tokens=q.shape[0],
+            sequences=tables.shape[0],
+            table=tables.shape[1],
+            pages=k_pages.shape[0],
+            size=static(k_pages.shape[1]),
+            groups=groups,
+            heads=heads // max(groups, 1),
+            width=static(q.shape[2]),
+            depth=static(v_pages.shape[3]),
+            query=names[0],
+            page=names[1],
+            wide="float64" if "float64" in names else "float32",
         )
 
     @property
@@ -114,8 +121,12 @@ class _Writer:
     ) -> None:
         self.f, self.p, self.scale_dtype = f, problem, scale_dtype
         *self.pointers, self.out = pointers
+        self.scale: float = problem.step.attrs["scale"]
+        self.window: int | None = problem.step.attrs["window"]
+        self.soft_cap: float | None = problem.step.attrs["soft_cap"]
         itemsize = np.dtype(problem.wide).itemsize
         self.lanes = host.lanes(itemsize)
+        self.align = self.lanes * itemsize  # of a vector
         self.vector = Vector(problem.wide, self.lanes)
         self.numbers = Numbers(f, problem.wide, self.lanes)
         self.chunks = -(-problem.width // self.lanes)  # vectors of a key
@@ -191,8 +202,10 @@ class _Writer:
             high = f.emit(f"select i1 {is_none}, i64 0, i64 {high}")
         self.high = self.numbers.extreme("smax", high, "0")
         self.low = "0"
-        if p.window is not None:
-            self.low = self.numbers.extreme("smax", f.emit(f"sub i64 {position}, {p.window}"), "0")
+        if self.window is not None:
+            self.low = self.numbers.extreme(
+                "smax", f.emit(f"sub i64 {position}, {self.window}"), "0"
+            )
 
     def _blocks(self) -> tuple[str, str]:
         f = self.f
@@ -253,11 +266,11 @@ class _Writer:
             for start in range(0, p.heads, self.most):
                 heads = range(start, min(p.heads, start + self.most))
                 for i, x in zip(heads, self._products(rows, later, heads), strict=True):
-                    x = f.emit(f"fmul {vector.text} {x}, {f.constant(vector, p.scale)}")
+                    x = f.emit(f"fmul {vector.text} {x}, {f.constant(vector, self.scale)}")
                     if scale:
                         x = f.emit(f"fmul {vector.text} {x}, {scale}")
-                    if p.soft_cap is not None:
-                        x = self._capped(x, p.soft_cap)
+                    if self.soft_cap is not None:
+                        x = self._capped(x, self.soft_cap)
                     x = f.select(vector, seen, x, f.constant(vector, -math.inf))
                     self._put_scores(i, at, x)
 
@@ -446,16 +459,11 @@ class _Writer:
         """The scales of keys (0) or values (1) in these rows; empty without any."""
         if not self.has_scales:
             return ""
-        f, vector, dtype = self.f, self.vector, self.scale_dtype
-        kind, made = memory_vector(dtype, 1), "poison"
+        vector, made = self.vector, "poison"
         for i, row in enumerate(rows):
-            x = self.numbers.load(self.pointers[6 + which], row, dtype, None, 1)
-            made = (
-                f.emit(f"insertelement {vector.text} {made}, {vector.element} {x}, i32 {i}")
-                if vector.lanes > 1
-                else x
-            )
-        assert kind.lanes == 1
+            x = self.numbers.load(self.pointers[6 + which], row, self.scale_dtype, None, 1)
+            lane = f"{vector.element} {x}, i32 {i}"
+            made = self.f.emit(f"insertelement {vector.text} {made}, {lane}")
         return made
 
     # -- memory ------------------------------------------------------------------------------------
@@ -488,8 +496,3 @@ class _Writer:
     def _get_scores(self, head: int, at: str) -> str:
         address = self._score_address(head, at)
         return self.f.emit(f"load {self.vector.text}, ptr {address}, align {self.align}")
-
-    @property
-    def align(self) -> int:
-        """The alignment of a vector of scores."""
-        return self.lanes * np.dtype(self.p.wide).itemsize

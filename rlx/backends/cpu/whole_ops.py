@@ -19,14 +19,17 @@ class Whole(Protocol):
     @property
     def extents(self) -> tuple[Size, ...]:
         """The sizes that its time grows with."""
+        ...
 
     @property
     def cost(self) -> float:
         """Rough nanoseconds on one thread."""
+        ...
 
     @property
     def scratch_bytes(self) -> int:
         """The bytes of memory that each thread needs."""
+        ...
 
     def emit(self, module: Module, f: Function, layout: Layout, is_shared: bool) -> None:
         """Write its code, or that of the share `%part` of `%parts`."""

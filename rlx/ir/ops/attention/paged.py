@@ -21,7 +21,7 @@ from ...dims import likely
 from ...errors import ArgumentError, AttributeValueError, DtypeError, ShapeError
 from ...graph import Value
 from ...op import define
-from ...types import Type, promote
+from ...types import Size, Type, promote
 from ..arithmetic import add, div, mul, sub
 from ..compare import bit_and, eq, ge, gt, le, max, select
 from ..constant import full, iota, like
@@ -226,7 +226,7 @@ def _wide_rows(x: Value, numbers: Value, wide: np.dtype) -> Value:
     return convert(_rows_of(x, numbers), dtype=wide)
 
 
-def _seen(own: Value, page: Value, size: int, window: int | None) -> Value:
+def _seen(own: Value, page: Value, size: Size, window: int | None) -> Value:
     """Which places of the page with this number tokens see."""
     shape = (own.shape[0], size)
     first = broadcast(mul(page, size), shape=shape, axes=())
