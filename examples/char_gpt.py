@@ -27,7 +27,7 @@ class GPT(nn.Module):
 
     def __init__(self, characters, size, heads, layers, *, key):
         first, last, *keys = rlx.random.split(key, layers + 2)
-        kind: dict = {"position": "rope", "norm_first": True, "activation": nn.gelu, "dropout": 0}
+        kind: dict = {"position": "alibi", "norm_first": True, "activation": nn.gelu, "dropout": 0}
         self.embedding = nn.Embedding(characters, size, key=first)
         self.blocks = tuple(
             nn.TransformerEncoderLayer(size, heads, 4 * size, key=k, **kind) for k in keys

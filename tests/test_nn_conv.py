@@ -27,7 +27,7 @@ def assert_close(ours: Any, theirs: Any, tolerance: float) -> None:
     ("kernel", "options"),
     [
         ((3,), {}),
-        (3, {"stride": 2, "padding": "VALID"}),
+        ((3,), {"stride": 2, "padding": "VALID"}),
         ((3, 2), {"stride": (2, 1), "padding": 1}),
         ((3, 3), {"dilation": 2, "groups": 2, "use_bias": False}),
         ((2, 3), {"padding": [(1, 0), 2]}),
@@ -93,6 +93,15 @@ def test_pooling():
     assert nn.MaxPool(2, dilation=2)(np.ones((2, 5, 1), "float16")).dtype.name == "float16"
 
 
+def test_a_single_number_is_for_one_axis():
+    x = np.ones((2, 5, 8, 3), "float32")
+    assert nn.Conv(3, 4, (3,), key=KEY)(x).shape == (2, 5, 8, 4)
+    assert nn.MaxPool((2,))(x).shape == (2, 5, 4, 3)
+    assert nn.Conv(3, 4, 3, key=KEY)(x[0]).shape == (5, 8, 4)
+    rows = rlx.vmap(nn.Conv(3, 4, 3, key=KEY))(x)
+    assert rows.shape == (2, 5, 8, 4)
+
+
 BAD_LAYERS = {
     "nn.Conv(3, 4, (3, 3), key=KEY, groups=2)": "do not part in 2 groups",
     "nn.Conv(3, 0, (3, 3), key=KEY)": "a number of features is 0",
@@ -107,6 +116,19 @@ BAD_LAYERS = {
     "nn.max_pool(np.ones((4, 1)), (2, 2))": "which has not 2 axes and features",
     "nn.max_pool(np.ones((4, 1)), 0)": "the window is 0",
     'nn.avg_pool(np.ones((4, 1)), "ab")': "not an integer",
+    "nn.Conv(3, 4, 3, key=KEY)(np.ones((2, 8, 8, 3)))": "write (3, 3) for 2 axes, as of images",
+    "nn.ConvTranspose(3, 4, 3, key=KEY)(np.ones((2, 8, 8, 3)))": "the kernel size is 3, a number",
+    "nn.MaxPool(2)(np.ones((2, 8, 8, 3)))": "write (2, 2) for 2 axes, as of images",
+    "nn.avg_pool(np.ones((2, 8, 8, 3)), 2)": "or (2,) for 1 axis and batches of 2",
+    "nn.AdaptiveAvgPool(1)(np.ones((2, 8, 8, 3)))": "the output size is 1, a number for 1 axis",
+    "nn.unfold(np.ones((2, 8, 8, 3)), 2)": "the window is 2, a number for 1 axis",
+    "nn.unfold(np.ones((2, 3)), 4)": "the windows (4,) are larger than the (2,) places",
+    "nn.fold(np.ones((3, 3)), 4, 2)": "give an array of shape (..., 3, size * 2)",
+    "nn.fold(np.ones((4, 4)), 4, 2)": "give an array of shape (..., 3, size * 2)",
+    "nn.lp_pool(np.ones((4, 1)), 0.5, 2)": "norm_type is 0.5",
+    "nn.LPPool(0, 2)": "norm_type is 0",
+    "nn.LocalResponseNorm(0)": "size is 0",
+    "nn.local_response_norm(1.0, 3)": "has no features",
 }
 
 

@@ -195,6 +195,51 @@ def test_adaptive_pooling(kind: str, sizes: tuple[int | None, ...]):
     compare(getattr(nn, f"Adaptive{kind}Pool")(sizes), theirs, x, {})
 
 
+@pytest.mark.parametrize("p", [1, 2, 3.5])
+@pytest.mark.parametrize("count", [1, 2])
+def test_power_average_pooling(count: int, p: float):
+    window, stride = (3, 2)[:count], (2, 1)[:count]
+    kind = getattr(torch.nn, f"LPPool{count}d")
+    sizes = (window, stride) if count > 1 else (*window, *stride)
+    x = np.abs(normal(2, *SIZES[:count], 3))  # PyTorch's has no absolute value
+    if p > 1:  # else it has a corner at zero
+        x[:, :4] = 0  # a window without gradient
+    compare(nn.LPPool(p, window, stride), kind(p, *sizes), x, {})
+    compare(nn.LPPool(2, window, stride), kind(2, *sizes), -x, {})
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 9])
+def test_local_response_normalization(size: int):
+    theirs = torch.nn.LocalResponseNorm(size, 0.3, 0.6, 2.0)
+    compare(nn.LocalResponseNorm(size, 0.3, 0.6, 2.0), theirs, 2 * normal(2, 4, 5, 6), {})
+
+
+@pytest.mark.parametrize(
+    "window, stride, pad, apart",
+    [
+        ((2, 3), (1, 1), (0, 0), (1, 1)),
+        ((3, 2), (2, 1), (1, 2), (1, 2)),
+        ((1, 1), (3, 2), (0, 0), (1, 1)),
+    ],
+)
+def test_windows_as_features(window: Any, stride: Any, pad: Any, apart: Any):
+    """In PyTorch windows are one axis, the last."""
+    x, options = normal(2, *SIZES[:2], 3), {"stride": stride, "padding": pad, "dilation": apart}
+    theirs = torch.nn.functional.unfold(features_second(x), window, **options)
+    layer = nn.Unfold(window, **options)
+    y = layer(x)
+    same(y.reshape(2, -1, y.shape[-1]).swapaxes(1, 2), theirs.numpy())
+    z = normal(*y.shape)
+    back = torch.tensor(z.reshape(2, -1, y.shape[-1]).swapaxes(1, 2))
+    theirs = torch.nn.functional.fold(back, SIZES[:2], window, **options)
+    folded = nn.Fold(SIZES[:2], window, **options)(z)
+    same(folded, features_last(theirs))
+    (pulled,) = rlx.vjp(layer, x)[1](z)  # folding is the transpose of unfolding
+    same(pulled, folded)
+    same(rlx.vmap(layer)(x), y)
+    assert nn.Unfold(window, stride=2, padding="SAME")(x).shape[1:3] == (4, 3)
+
+
 def test_adaptive_pooling_sees_no_number_beside_its_window():
     x = np.arange(5.0)[:, None]
     x[2] = np.inf

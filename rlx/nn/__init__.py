@@ -95,7 +95,13 @@ from .layers import (
 )
 from .masks import alibi_slopes as alibi_slopes
 from .module import Module as Module, field as field
-from .norms import BatchNorm as BatchNorm, GroupNorm as GroupNorm, InstanceNorm as InstanceNorm
+from .norms import (
+    BatchNorm as BatchNorm,
+    GroupNorm as GroupNorm,
+    InstanceNorm as InstanceNorm,
+    LocalResponseNorm as LocalResponseNorm,
+    local_response_norm as local_response_norm,
+)
 from .paged import (
     KVPages as KVPages,
     empty_pages as empty_pages,
@@ -106,12 +112,14 @@ from .pooling import (
     AdaptiveAvgPool as AdaptiveAvgPool,
     AdaptiveMaxPool as AdaptiveMaxPool,
     AvgPool as AvgPool,
+    LPPool as LPPool,
     MaxPool as MaxPool,
     adaptive_avg_pool as adaptive_avg_pool,
     adaptive_max_pool as adaptive_max_pool,
     avg_pool as avg_pool,
     global_avg_pool as global_avg_pool,
     global_max_pool as global_max_pool,
+    lp_pool as lp_pool,
     max_pool as max_pool,
     min_pool as min_pool,
 )
@@ -131,11 +139,15 @@ from .recurrent import (
     SimpleRNNCell as SimpleRNNCell,
 )
 from .resizing import (
+    Fold as Fold,
     PixelShuffle as PixelShuffle,
     PixelUnshuffle as PixelUnshuffle,
+    Unfold as Unfold,
     Upsample as Upsample,
+    fold as fold,
     pixel_shuffle as pixel_shuffle,
     pixel_unshuffle as pixel_unshuffle,
+    unfold as unfold,
 )
 from .segments import segmented_dot as segmented_dot
 from .state import (
@@ -168,7 +180,8 @@ __dir__ = _listed(__name__, "functional", "initializers", "losses")
 
 _LAST = "with channels last"
 _OF_ANY_RANK = (
-    "Conv ConvTranspose MaxPool AvgPool AdaptiveMaxPool AdaptiveAvgPool BatchNorm InstanceNorm"
+    "Conv ConvTranspose MaxPool AvgPool LPPool AdaptiveMaxPool AdaptiveAvgPool BatchNorm "
+    "InstanceNorm"
 ).split()
 if not TYPE_CHECKING:  # which would take every name for one of the module
     __getattr__ = _with_advice(

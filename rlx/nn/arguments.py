@@ -59,6 +59,26 @@ def pads_of(name: str, padding: Pads, count: int) -> str | tuple[tuple[int, int]
     return tuple((integer(what, low), integer(what, high)) for low, high in pairs)
 
 
+def as_given(given: Numbers) -> int | tuple[int, ...]:
+    """A number as one, several as a tuple."""
+    return tuple(given) if isinstance(given, Sequence) else given
+
+
+def check_one_axis(name: str, what: str, given: Any, x: Any) -> None:
+    """Raise for a single number, which is for 1 axis, where there may be more.
+
+    That is an array with more axes than a batch, a length and features.
+    """
+    if isinstance(given, Sequence) or x.ndim <= 3:
+        return
+    many = ", ".join([str(given)] * (x.ndim - 2))
+    raise ShapeError(
+        f"{name}: {what} is {given}, a number for 1 axis, and the input is {x.type}",
+        fix=f"write ({many}) for {x.ndim - 2} axes, as of images,\n"
+        f"or ({given},) for 1 axis and batches of {x.ndim - 2}",
+    )
+
+
 def with_one_batch_axis(name: str, x: Any, count: int) -> tuple[Any, tuple[Any, ...]]:
     """The array with all axes of batches as one, and those axes' sizes."""
     if x.ndim < count + 1:

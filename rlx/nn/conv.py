@@ -1,9 +1,10 @@
 """Convolutions, of any number of axes.
 
 Features come last, any axes of batches in front. Sizes, strides and dilations are given for each
-axis between; a single integer is one for 1 axis where a kernel or a window is meant, and one for
-all axes elsewhere. Padding is "SAME", "VALID", "SAME_LOWER", an integer, or one integer or (before,
-after) for each axis.
+axis between; a single integer is one for 1 axis where a kernel or a window is meant (and an error
+for arrays of more axes than a batch, a length and features), and one for all axes elsewhere.
+Padding is "SAME", "VALID", "SAME_LOWER", an integer, or one integer or (before, after) for each
+axis.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from . import initializers
 from .arguments import (
     Numbers,
     Pads,
+    as_given,
     bias_of,
     check_features,
+    check_one_axis,
     drawn,
     numbers,
     pads_of,
@@ -66,9 +69,10 @@ def _sizes_of_layer(
 class Conv(Module):
     """A convolution: `f32[..., length, in] → f32[..., length, out]`.
 
-    There may be several axes; `kernel_size` has a number for each, and so may `stride` and
-    `dilation`. `padding` is "SAME", "VALID", or a pair for each axis. With `groups`, each group of
-    outputs sees its group of inputs alone; with as many as inputs that is a depthwise convolution.
+    There may be several axes; `kernel_size` has a number for each, (3, 3) for images, and so may
+    `stride` and `dilation`. A single one is for 1 axis; called with images it is a `ShapeError`.
+    `padding` is "SAME", "VALID", or a pair for each axis. With `groups`, each group of outputs sees
+    its group of inputs alone; with as many as inputs that is a depthwise convolution.
     `padding_mode` says what stands in the padding, as in PyTorch: "zeros", "reflect",
     "replicate" (the last number) or "circular". `weight` has the shape (*kernel_size, in / groups,
     out).
@@ -80,6 +84,7 @@ class Conv(Module):
 
     weight: Array
     bias: Array | None
+    kernel_size: int | tuple[int, ...] = field(static=True)
     stride: tuple[int, ...] = field(static=True)
     padding: Any = field(static=True)
     dilation: tuple[int, ...] = field(static=True)
@@ -103,7 +108,7 @@ class Conv(Module):
         dtype: Any = "float32",
     ) -> None:
         shape = _sizes_of_layer("Conv", in_size, out_size, kernel_size, groups)
-        count = len(shape) - 2
+        count, self.kernel_size = len(shape) - 2, as_given(kernel_size)
         self.stride = numbers("Conv: the stride", stride, count)
         self.padding = pads_of("Conv", padding, count)
         self.dilation = numbers("Conv: the dilation", dilation, count)
@@ -114,6 +119,7 @@ class Conv(Module):
 
     def __call__(self, x: Any, *, key: Any = None) -> Array:
         x, weight = map(as_tensor, promote_operands(x, self.weight))
+        check_one_axis("Conv", "the kernel size", self.kernel_size, x)
         check_features("Conv", x, weight.shape[-2] * self.groups, len(self.stride))
         x, batch = with_one_batch_axis("Conv", x, len(self.stride))
         x, padding = self._padded(x)
@@ -161,6 +167,7 @@ class ConvTranspose(Module):
 
     weight: Array
     bias: Array | None
+    kernel_size: int | tuple[int, ...] = field(static=True)
     stride: tuple[int, ...] = field(static=True)
     padding: Any = field(static=True)
     dilation: tuple[int, ...] = field(static=True)
@@ -183,7 +190,7 @@ class ConvTranspose(Module):
     ) -> None:
         name = "ConvTranspose"
         shape = _sizes_of_layer(name, in_size, out_size, kernel_size, groups)
-        count = len(shape) - 2
+        count, self.kernel_size = len(shape) - 2, as_given(kernel_size)
         self.stride = numbers(f"{name}: the stride", stride, count)
         self.padding = pads_of(name, padding, count)
         self.dilation = numbers(f"{name}: the dilation", dilation, count)
@@ -194,6 +201,7 @@ class ConvTranspose(Module):
     def __call__(self, x: Any, *, key: Any = None) -> Array:
         x, weight = map(as_tensor, promote_operands(x, self.weight))
         count = len(self.stride)
+        check_one_axis("ConvTranspose", "the kernel size", self.kernel_size, x)
         check_features("ConvTranspose", x, weight.shape[-2] * self.groups, count)
         x, batch = with_one_batch_axis("ConvTranspose", x, count)
         y = lax.conv_general_dilated(

@@ -14,7 +14,7 @@ from ..trace.apply import as_tensor
 from ..trace.arguments import count_of, flag
 from ..trace.array import Array
 from ..trace.array_arguments import known_real
-from ..trace.promotion import FLOAT, convert, result_dtype
+from ..trace.promotion import FLOAT, convert, promote_operands, result_dtype
 from ..transforms.custom import stop_gradient
 from ..transforms.eager import eager
 from .arguments import bias_of, scale_of
@@ -262,3 +262,55 @@ def _check_features(name: str, x: Any, size: int) -> None:
             f"{name}: {x.type} has no last axis of {size} features after axes of batches",
             fix="put features last, as x.transpose(0, 2, 3, 1) does",
         )
+
+
+def local_response_norm(
+    x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Array:
+    """Local response normalization: by the squares of neighboring features.
+
+    `f32[..., n] → f32[..., n]`: `x / (k + alpha mean)^beta`, where the mean is of the squares of
+    `size` features around each, zeros beyond the ends, as in PyTorch. From "ImageNet Classification
+    with Deep Convolutional Neural Networks", Krizhevsky et al., 2012.
+
+    >>> local_response_norm(rnp.array([1.0, 2.0, 2.0]), 3, 3.0, 1.0).round(3).tolist()
+    [0.167, 0.2, 0.222]
+    """
+    count = count_of("local_response_norm: size", size, 1)
+    given = {"alpha": alpha, "beta": beta, "k": k}
+    alpha, beta, k = (known_real(f"local_response_norm: {n}", y) for n, y in given.items())
+    (x,) = map(as_tensor, promote_operands(x, inexact=True))
+    if not x.ndim:
+        raise ShapeError(
+            f"local_response_norm: {x.type} has no features", fix="give an array of (..., features)"
+        )
+    wide = convert(x, promote(x.dtype, FLOAT))
+    pads = [(0, 0)] * (x.ndim - 1) + [(count // 2, (count - 1) // 2)]
+    window, steps = (1,) * (x.ndim - 1) + (count,), (1,) * x.ndim
+    total = lax.reduce_window(wide * wide, 0.0, lax.add, window, steps, pads)
+    return convert(wide / (k + alpha / count * total) ** beta, x.dtype)
+
+
+@final
+class LocalResponseNorm(Module):
+    """Local response normalization as a layer: `f32[..., n] → f32[..., n]`.
+
+    `size`, `alpha`, `beta` and `k` are as for `local_response_norm`.
+
+    >>> LocalResponseNorm(3)(rnp.ones((2, 4, 4, 8))).shape
+    (2, 4, 4, 8)
+    """
+
+    size: int = field(static=True)
+    alpha: float = field(static=True)
+    beta: float = field(static=True)
+    k: float = field(static=True)
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        self.size = count_of("LocalResponseNorm: size", size, 1)
+        self.alpha = known_real("LocalResponseNorm: alpha", alpha)
+        self.beta = known_real("LocalResponseNorm: beta", beta)
+        self.k = known_real("LocalResponseNorm: k", k)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
+        return local_response_norm(x, self.size, self.alpha, self.beta, self.k)

@@ -1,7 +1,8 @@
 """Pooling over windows, over all places, or to a number of places.
 
-Features come last. A window has a size for each axis, and any axes of batches may be in front.
-Strides, paddings and dilations are read as those of `conv.py`.
+Features come last. A window has a size for each axis, and any axes of batches may be in front. A
+single size is for 1 axis, and an error where there may be more: it is `max_pool(x, (2, 2))` for
+images. Strides, paddings and dilations are read as those of `conv.py`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,21 @@ from typing import Any, final
 import numpy as np
 
 from .. import lax, numpy as rnp
-from ..ir.errors import ArgumentError, ShapeError
+from ..ir.errors import ArgumentError, AttributeValueError, ShapeError
 from ..trace.apply import as_tensor
 from ..trace.arguments import count_of, flag, members
 from ..trace.array import Array
+from ..trace.array_arguments import known_real
 from ..trace.promotion import promote_operands, rounded_once
-from .arguments import Numbers, Pads, numbers, pads_of, with_one_batch_axis
+from .arguments import (
+    Numbers,
+    Pads,
+    as_given,
+    check_one_axis,
+    numbers,
+    pads_of,
+    with_one_batch_axis,
+)
 from .module import Module, field
 
 Sizes = int | None | Sequence[int | None]
@@ -36,9 +46,10 @@ def max_pool(
 ) -> Array:
     """Max pooling: the greatest number of each window.
 
-    `f32[batch, ..., n] → f32[batch, ..., n]`: `window` has a number for each axis between; so have
-    `strides`, the window's sizes if not given, and `dilation`, the distance of places in a window.
-    `padding` is "VALID", "SAME" or a pair for each axis.
+    `f32[batch, ..., n] → f32[batch, ..., n]`: `window` has a number for each axis between, (2, 2)
+    for images; so have `strides`, the window's sizes if not given, and `dilation`, the distance of
+    places in a window. `padding` is "VALID", "SAME" or a pair for each axis. A single number for
+    the window is for 1 axis, and a `ShapeError` for arrays of more than 3.
 
     >>> max_pool(rnp.array([[1.0], [4.0], [2.0], [3.0]]), 2)
     Array([[4.],
@@ -81,14 +92,47 @@ def avg_pool(
     """
     (x,) = map(as_tensor, promote_operands(x, inexact=True))
     total = _pool("avg_pool", lax.add, x, window, strides, padding, 1)
+    sizes = numbers("avg_pool: the window", window)
     if flag("avg_pool: count_include_pad", count_include_pad):
-        return total / math.prod(numbers("avg_pool: the window", window))
-    shape = (*x.shape[x.ndim - 1 - len(numbers("avg_pool: the window", window)) : -1], 1)
-    ones = rnp.ones(shape, x.dtype)
+        return total / math.prod(sizes)
+    ones = rnp.ones((*x.shape[x.ndim - 1 - len(sizes) : -1], 1), x.dtype)
     return total / _pool("avg_pool", lax.add, ones, window, strides, padding, 1)
 
 
-NEUTRAL = {"max_pool": -math.inf, "min_pool": math.inf, "avg_pool": 0}
+def lp_pool(
+    x: Any,
+    norm_type: float,
+    window: Numbers,
+    strides: Numbers | None = None,
+    padding: Pads = "VALID",
+) -> Array:
+    """Power-average pooling: `(Σ |x|^p)^(1/p)` over each window.
+
+    `norm_type` is p, 1 or more: of 1 it gives sums, of `math.inf` the largest sizes. `window`,
+    `strides` and `padding` are as for `max_pool`. The gradient is 0 where all of a window is, as in
+    PyTorch, whose layer has no absolute value for an odd p.
+
+    >>> lp_pool(rnp.array([[3.0], [-4.0], [0.0], [0.0]]), 2, 2)
+    Array([[5.],
+           [0.]], dtype=float32)
+    """
+    (x,) = map(as_tensor, promote_operands(x, inexact=True))
+    p = _norm_type("lp_pool", norm_type)
+    if p == math.inf:
+        return max_pool(rnp.abs(x), window, strides, padding)
+    total = _pool("lp_pool", lax.add, rnp.abs(x) ** p, window, strides, padding, 1)
+    is_zero = total == 0
+    return rnp.where(is_zero, 0.0, rnp.where(is_zero, 1.0, total) ** (1 / p))
+
+
+def _norm_type(name: str, given: Any) -> float:
+    found = known_real(f"{name}: norm_type", given)
+    if not found >= 1:
+        raise AttributeValueError(f"{name}: norm_type is {found}", fix="use 1 or more, such as 2")
+    return found
+
+
+NEUTRAL = {"max_pool": -math.inf, "min_pool": math.inf, "avg_pool": 0, "lp_pool": 0}
 
 
 def _pool(
@@ -104,6 +148,7 @@ def _pool(
     count = len(sizes)
     steps = sizes if strides is None else numbers(f"{name}: the strides", strides, count)
     pads = pads_of(name, padding, count)
+    check_one_axis(name, "the window", window, x)
     x, batch = with_one_batch_axis(name, x, count)
     start: Any = NEUTRAL[name]
     if x.dtype.kind in "iu" and start != 0:
@@ -121,16 +166,31 @@ def _pool(
     return rnp.reshape(y, (*batch, *y.shape[1:]))
 
 
+class _Windows(Module):
+    """What layers of windows share."""
+
+    window: int | tuple[int, ...] = field(static=True)
+    stride: tuple[int, ...] = field(static=True)
+    padding: Any = field(static=True)
+
+    def __init__(
+        self, window: Numbers, stride: Numbers | None = None, padding: Pads = "VALID"
+    ) -> None:
+        name = type(self).__name__
+        sizes, self.window = numbers(f"{name}: the window", window), as_given(window)
+        self.stride = numbers(
+            f"{name}: the stride", sizes if stride is None else stride, len(sizes)
+        )
+        self.padding = pads_of(name, padding, len(sizes))
+
+
 @final
-class MaxPool(Module):
+class MaxPool(_Windows):
     """Max pooling as a layer: `f32[batch, ..., n] → f32[batch, ..., n]`.
 
     `window`, `stride`, `padding` and `dilation` are as for `max_pool`.
     """
 
-    window: tuple[int, ...] = field(static=True)
-    stride: tuple[int, ...] = field(static=True)
-    padding: Any = field(static=True)
     dilation: tuple[int, ...] = field(static=True)
 
     def __init__(
@@ -140,27 +200,20 @@ class MaxPool(Module):
         padding: Pads = "VALID",
         dilation: Numbers = 1,
     ) -> None:
-        self.window = numbers("MaxPool: the window", window)
-        count = len(self.window)
-        steps = self.window if stride is None else stride
-        self.stride = numbers("MaxPool: the stride", steps, count)
-        self.padding = pads_of("MaxPool", padding, count)
-        self.dilation = numbers("MaxPool: the dilation", dilation, count)
+        super().__init__(window, stride, padding)
+        self.dilation = numbers("MaxPool: the dilation", dilation, len(self.stride))
 
     def __call__(self, x: Any, *, key: Any = None) -> Array:
         return max_pool(x, self.window, self.stride, self.padding, dilation=self.dilation)
 
 
 @final
-class AvgPool(Module):
+class AvgPool(_Windows):
     """Average pooling as a layer: `f32[batch, ..., n] → f32[batch, ..., n]`.
 
     `window`, `stride`, `padding` and `count_include_pad` are as for `avg_pool`.
     """
 
-    window: tuple[int, ...] = field(static=True)
-    stride: tuple[int, ...] = field(static=True)
-    padding: Any = field(static=True)
     count_include_pad: bool = field(static=True)
 
     def __init__(
@@ -170,16 +223,38 @@ class AvgPool(Module):
         padding: Pads = "VALID",
         count_include_pad: bool = True,
     ) -> None:
-        self.window = numbers("AvgPool: the window", window)
-        count = len(self.window)
-        steps = self.window if stride is None else stride
-        self.stride = numbers("AvgPool: the stride", steps, count)
-        self.padding = pads_of("AvgPool", padding, count)
+        super().__init__(window, stride, padding)
         self.count_include_pad = flag("AvgPool: count_include_pad", count_include_pad)
 
     def __call__(self, x: Any, *, key: Any = None) -> Array:
         counted = self.count_include_pad
         return avg_pool(x, self.window, self.stride, self.padding, count_include_pad=counted)
+
+
+@final
+class LPPool(_Windows):
+    """Power-average pooling as a layer: `f32[batch, ..., n] → f32[batch, ..., n]`.
+
+    `norm_type`, `window`, `stride` and `padding` are as for `lp_pool`.
+
+    >>> LPPool(2, (2, 2))(rnp.ones((1, 4, 4, 3)))[0, 0, 0].tolist()
+    [2.0, 2.0, 2.0]
+    """
+
+    norm_type: float = field(static=True)
+
+    def __init__(
+        self,
+        norm_type: float,
+        window: Numbers,
+        stride: Numbers | None = None,
+        padding: Pads = "VALID",
+    ) -> None:
+        super().__init__(window, stride, padding)
+        self.norm_type = _norm_type("LPPool", norm_type)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
+        return lp_pool(x, self.norm_type, self.window, self.stride, self.padding)
 
 
 # -- all places ------------------------------------------------------------------------------------
@@ -226,9 +301,9 @@ def adaptive_avg_pool(x: Any, output_size: Sizes) -> Array:
     """Average pooling to a number of places.
 
     `f32[..., n, size] → f32[..., output_size, size]`. `output_size` has a number for each axis, or
-    None for one that stays; a single one is for 1 axis. Window i goes from place
-    `floor(i n / output_size)` up to `ceil((i + 1) n / output_size)`, so windows may share places,
-    as in PyTorch.
+    None for one that stays; a single one is for 1 axis, and a `ShapeError` for arrays of more than
+    3. Window i goes from place `floor(i n / output_size)` up to `ceil((i + 1) n / output_size)`, so
+    windows may share places, as in PyTorch.
 
     >>> adaptive_avg_pool(rnp.array([[1.0], [2.0], [3.0]]), 2)
     Array([[1.5],
@@ -257,6 +332,7 @@ def adaptive_max_pool(x: Any, output_size: Sizes) -> Array:
 
 def _adaptive(name: str, pool: Callable[..., Any], x: Any, output_size: Sizes) -> Any:
     targets = _targets(name, output_size)
+    check_one_axis(name, "the output size", output_size, x)
     if x.ndim < len(targets) + 1:
         raise ShapeError(
             f"{name}: the input is {x.type}, which has not {len(targets)} axes and features",
@@ -289,6 +365,12 @@ def _targets(name: str, output_size: Any) -> tuple[int | None, ...]:
             f"{what} is {output_size!r}, for no axis", fix="give a number, or one for each axis"
         )
     return tuple(None if n is None else count_of(what, n, 1) for n in each)
+
+
+def _kept_size(name: str, output_size: Sizes) -> int | tuple[int | None, ...] | None:
+    """The output size, checked: one number, or one for each axis."""
+    found = _targets(name, output_size)
+    return found if isinstance(output_size, Sequence) else found[0]
 
 
 def _mean_of_windows(x: Any, axis: int, size: Any, target: int) -> Any:
@@ -333,10 +415,10 @@ class AdaptiveAvgPool(Module):
     (2, 7, 7, 3)
     """
 
-    output_size: tuple[int | None, ...] = field(static=True)
+    output_size: int | tuple[int | None, ...] | None = field(static=True)
 
     def __init__(self, output_size: Sizes) -> None:
-        self.output_size = _targets("AdaptiveAvgPool", output_size)
+        self.output_size = _kept_size("AdaptiveAvgPool", output_size)
 
     def __call__(self, x: Any, *, key: Any = None) -> Array:
         return adaptive_avg_pool(x, self.output_size)
@@ -352,10 +434,10 @@ class AdaptiveMaxPool(Module):
     (2, 1, 16, 3)
     """
 
-    output_size: tuple[int | None, ...] = field(static=True)
+    output_size: int | tuple[int | None, ...] | None = field(static=True)
 
     def __init__(self, output_size: Sizes) -> None:
-        self.output_size = _targets("AdaptiveMaxPool", output_size)
+        self.output_size = _kept_size("AdaptiveMaxPool", output_size)
 
     def __call__(self, x: Any, *, key: Any = None) -> Array:
         return adaptive_max_pool(x, self.output_size)

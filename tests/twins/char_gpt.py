@@ -16,13 +16,10 @@ from rich.progress import track
 LENGTH, BATCH, ACCUMULATED = 64, 16, 2  # characters, texts, batches in a step
 
 
-def rotated(x, places):
-    """Rotary position embedding of queries or keys."""
-    half = x.shape[-1] // 2
-    angles = places[:, None, None] * 10000.0 ** (-jnp.arange(half) / half)
-    first, second = x[..., :half], x[..., half:]
-    cos, sin = jnp.cos(angles), jnp.sin(angles)
-    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
+def biases(heads, places, count):
+    """Attention with linear biases: each head sees less of what is further away."""
+    slopes = 2.0 ** (-8.0 * (jnp.arange(heads) + 1) / heads)
+    return slopes[None, :, None, None] * (jnp.arange(count) - places[:, None])
 
 
 class Block(nnx.Module):
@@ -45,14 +42,15 @@ class Block(nnx.Module):
             for layer in (self.query, self.key, self.value)
         )
         places = start + jnp.arange(x.shape[1])
-        q, k = rotated(q, places), rotated(k, places)
         if cache is not None:
             k, v = (
                 jax.lax.dynamic_update_slice_in_dim(old, new, start, axis=1)
                 for old, new in zip(cache, (k, v), strict=True)
             )
         mask = (jnp.arange(k.shape[1]) <= places[:, None])[None, None]
-        x = x + self.out(jax.nn.dot_product_attention(q, k, v, mask=mask).reshape(x.shape))
+        bias = biases(self.heads, places, k.shape[1])
+        y = jax.nn.dot_product_attention(q, k, v, bias, mask)
+        x = x + self.out(y.reshape(x.shape))
         return x + self.second(nnx.gelu(self.first(self.feedforward_norm(x)))), (k, v)
 
 
