@@ -273,8 +273,8 @@ def local_response_norm(
     `size` features around each, zeros beyond the ends, as in PyTorch. From "ImageNet Classification
     with Deep Convolutional Neural Networks", Krizhevsky et al., 2012.
 
-    >>> local_response_norm(rnp.array([1.0, 2.0, 2.0]), 3, 3.0, 1.0).round(3).tolist()
-    [0.167, 0.2, 0.222]
+    >>> local_response_norm(rnp.array([1.0, 2.0, 2.0]), 3, 3.0, 1.0).round(3)
+    Array([0.167, 0.2  , 0.222], dtype=float32)
     """
     count = count_of("local_response_norm: size", size, 1)
     given = {"alpha": alpha, "beta": beta, "k": k}

@@ -116,9 +116,10 @@ def fold(
 ) -> Array:
     """Features as windows, added where these meet: the transpose of `unfold`.
 
-    `f32[..., h', w', size window] → f32[..., h, w, size]`, where `output_size` is (h, w); the rest
-    is as for `unfold`, of which `fold(unfold(x))` gives x times the number of windows that see each
-    place. Another number of windows or features than `unfold` gives is a `ShapeError`.
+    `f32[..., h', w', size window] → f32[..., h, w, size]`, where `output_size` is (h, w).
+    `window`, `strides`, `padding` and `dilation` are as for `unfold`; `fold(unfold(x))` gives x
+    times the number of windows that see each place. Another number of windows or features than
+    `unfold` gives is a `ShapeError`.
 
     >>> fold(rnp.array([[1.0, 2.0], [2.0, 3.0]]), 3, 2)[:, 0].tolist()
     [1.0, 4.0, 3.0]
@@ -225,9 +226,10 @@ class _OfWindows(Module):
 
 @final
 class Unfold(_OfWindows):
-    """Windows as features: `f32[..., h, w, size] → f32[..., h', w', size window]`.
+    """Windows as features, as a layer.
 
-    `window`, `stride`, `padding` and `dilation` are as for `unfold`.
+    `f32[..., h, w, size] → f32[..., h', w', size window]`. `window`, `stride`, `padding` and
+    `dilation` are as for `unfold`.
 
     >>> Unfold((2, 2), stride=2)(rnp.ones((1, 4, 4, 3))).shape
     (1, 2, 2, 12)
@@ -249,9 +251,10 @@ class Unfold(_OfWindows):
 
 @final
 class Fold(_OfWindows):
-    """Features as windows, added: `f32[..., h', w', size window] → f32[..., h, w, size]`.
+    """Features as windows, added, as a layer.
 
-    `output_size`, `window`, `stride`, `padding` and `dilation` are as for `fold`.
+    `f32[..., h', w', size window] → f32[..., h, w, size]`. `output_size`, `window`, `stride`,
+    `padding` and `dilation` are as for `fold`.
 
     >>> Fold((4, 4), (2, 2), stride=2)(rnp.ones((1, 2, 2, 12))).shape
     (1, 4, 4, 3)
