@@ -23,8 +23,7 @@ from ..models.language import LanguageModel, Prompts
 from ..models.sampling import Drawn, Settled
 from ..models.steps import Batch
 from ..trace.arguments import count_of, flag, wrong
-from ..trace.array_arguments import known_real
-from ..trace.axes import integer
+from ..trace.axes import integer, number
 from .pages import PagePool
 from .scheduler import Chunk, Request, Scheduler
 from .steps import PagedSteps
@@ -144,7 +143,7 @@ class Engine:
             stop_tokens=self.model.ends,
             deadline=None
             if timeout is None
-            else self._clock() + known_real("submit: timeout", timeout),
+            else self._clock() + number("submit: timeout", timeout),
             after=None if after is None else after.request,
         )
         ticket = Ticket(text, request, listener)
