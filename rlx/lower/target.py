@@ -36,6 +36,7 @@ class Target:
     in_place_carries: bool = False  # whether it knows `Carry.in_place`
     has_symbolic_sizes: bool = True  # whether one program runs for all sizes
     computes_operands: bool = True  # whether products read windows of operands without a copy
+    copied: frozenset[str] = frozenset()  # but for these dtypes, whose fast products need matrices
     has_chains: bool = False  # whether it knows the step `Chain`, and loops in parts
     batch_invariant: bool = False  # whether the order of a sum is the same for any batch size
     tier: str = "auto"  # how long code generation may take: "fast", "auto" or "max"

@@ -86,6 +86,10 @@ def _applied(
     return node.op.apply(operands, node.attrs if attrs is None else attrs)[0]
 
 
+def _codes(given: Any, product: Product) -> Value:
+    return transpose(given.codes, axes=product.turned) if product.turned else given.codes
+
+
 def _spread(x: Value, like: Value, places: Sequence[int]) -> Value:
     return broadcast(x, shape=like.shape, axes=tuple(places))
 
@@ -107,7 +111,7 @@ class FloatInputs:
             numbers = dequantize_blocks(given.data, format=given.format)
             numbers = transpose(reshape(numbers, shape=layout.sizes), axes=layout.back)
             return _applied(node, product, x, narrowed(numbers, dtype))
-        codes = convert(given.codes, dtype=dtype)
+        codes = convert(_codes(given, product), dtype=dtype)
         if given.zero is not None:
             places = tuple(sorted(layout.kept))
             zero, scale = (_in_weight(v, layout) for v in (given.zero, given.scale))
@@ -142,7 +146,7 @@ class StaticInputs:
         if given.sums is not None and node.op.rules.padded is not None:
             zero = convert(range.zero, dtype=INT8)
             x, attrs = node.op.rules.padded(x, zero, **attrs)
-        total = _applied(node, product, x, given.codes, attrs)
+        total = _applied(node, product, x, _codes(given, product), attrs)
         if given.sums is not None:
             zero = _spread(convert(range.zero, dtype=INT32), given.sums, ())
             total = sub(total, _spread(mul(zero, given.sums), total, layout.places))
@@ -172,7 +176,8 @@ class DynamicInputs:
         places = tuple(sorted(lines.kept))
         units = round(mul(x, _spread(factor, x, places)))
         codes = convert(clamp(like(x, -TOP), units, like(x, TOP)), dtype=INT8)
-        total = _applied(node, product, codes, given.codes, {**node.attrs, "dtype": INT32})
+        attrs = {**node.attrs, "dtype": INT32}
+        total = _applied(node, product, codes, _codes(given, product), attrs)
         step = div(greatest, like(greatest, TOP))
         step = transpose(step, axes=tuple(places.index(i) for i in lines.kept))
         scaled = mul(convert(total, dtype=FLOAT32), _spread(given.scale, total, layout.places))

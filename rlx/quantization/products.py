@@ -10,6 +10,7 @@ from typing import Any
 from ..ir.builder import build, inline, repeat, rewrite
 from ..ir.errors import ArgumentError
 from ..ir.graph import Graph, Node, Value
+from ..ir.ops.constant import maker
 from ..ir.record import record, replace
 from ..ir.types import is_float
 from ..trace.arguments import shown
@@ -27,6 +28,9 @@ class Product:
     side: int  # which operand is the weight; -1: none of them, or both
     layout: Layout | None
     inputs: str  # the name of the first product with the same inputs, which shares their range
+    turned: tuple[
+        int, ...
+    ] = ()  # how codes, which lie as the weight does in memory, are transposed
     reason: str = ""  # why it stays float
 
     @property
@@ -90,7 +94,9 @@ def find(graph: Graph, names: dict[Value, str]) -> list[tuple[Node, Product]]:
         first = inputs.setdefault(node.args[1 - side], name) if side >= 0 else ""
         layout = Layout.of(node, side) if side >= 0 else None
         reason = "" if side >= 0 else "no operand is a weight"
-        product = Product(len(found), name, node.op.name, side, layout, first, reason)
+        turned = maker(node.args[side], "transpose") if side >= 0 else None
+        axes = turned.attrs["axes"] if turned else ()
+        product = Product(len(found), name, node.op.name, side, layout, first, axes, reason)
         found.append((node, product))
     return found
 

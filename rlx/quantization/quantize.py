@@ -184,7 +184,7 @@ def _made(plan: Plan, leaves: Any, ranges: Any, examples: Sequence[Example]) -> 
         for product in products.values():
             assert product.layout is not None, "it is quantized"
             w = with_factors(floats.pop(product.name), product, ranges.get(product.inputs))
-            weights[product.name] = pack(w, product.layout, plan.scheme, needs_sums)
+            weights[product.name] = pack(w, product.layout, plan.scheme, needs_sums, product.turned)
         live = plan.live(recording, products)
         kept = {path: whole[path] for i, path in enumerate(plan.source.paths) if i in live}
     made = Quantized(kept=kept, weights=weights, ranges=ranges, plan=plan)

@@ -76,9 +76,9 @@ class Layout:
 class CodeArray(Module):
     """A weight as int8 codes: (codes - zero) * scale.
 
-    `codes` has the weight's shape; `scale` and `zero` have the sizes of the axes that a product
-    does not sum over, in the order of its result. `sums` are those of the codes over the others,
-    for products with inputs whose code for 0 is another number.
+    `codes` has the shape of the weight before it is transposed, if it is; `scale` and `zero` have
+    the sizes of the axes that a product does not sum over, in the order of its result. `sums` are
+    those of the codes over the others, for products with inputs whose code for 0 is another number.
     """
 
     codes: Array
@@ -94,8 +94,10 @@ def group_of(scheme: Scheme, layout: Layout) -> int:
     return scheme.granularity
 
 
-def pack(w: np.ndarray, layout: Layout, scheme: Scheme, needs_sums: bool) -> CodeArray | BlockArray:
-    """Bring a weight to few bits."""
+def pack(
+    w: np.ndarray, layout: Layout, scheme: Scheme, needs_sums: bool, turned: tuple[int, ...]
+) -> CodeArray | BlockArray:
+    """Bring a weight to few bits; it is `turned` from how its codes shall lie."""
     group, lines = group_of(scheme, layout), layout.lines(w)
     if group:
         return _in_blocks(lines, group, layout, scheme)
@@ -105,9 +107,12 @@ def pack(w: np.ndarray, layout: Layout, scheme: Scheme, needs_sums: bool) -> Cod
     scale, zero = (np.broadcast_to(n, len(lines)) for n in (scale, zero))
     found = codes.rounded(lines, scale[:, None], zero[:, None])
     kept = layout.kept_sizes
+    whole = layout.whole(found).astype(np.int8)
+    if turned:
+        whole = whole.transpose(np.argsort(turned).tolist())
     sums = found.sum(1, dtype=np.int64).astype(np.int32)
     return CodeArray(
-        codes=new_array(layout.whole(found).astype(np.int8)),
+        codes=new_array(np.ascontiguousarray(whole)),
         scale=new_array(scale.reshape(kept).astype(np.float32)),
         zero=None if codes.is_symmetric else new_array(zero.reshape(kept).astype(np.float32)),
         sums=new_array(sums.reshape(kept)) if needs_sums else None,

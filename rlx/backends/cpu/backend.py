@@ -36,7 +36,7 @@ from .llvm import machine
 from .llvm.compiling import Compiles, Units, compile_ahead, compiled_again, llvm_turn
 from .llvm.host import Host, host
 from .llvm.text import Module
-from .products.problem import Problem, Tuning
+from .products.problem import BYTES, Problem, Tuning
 from .program import ProgramWriter
 from .runtime import entry, pool
 from .runtime.entry import make_entry, make_ufunc_entry
@@ -59,6 +59,7 @@ def target_of(host: Host) -> Target:
         most_ranked=MOST_RANKED,
         has_sort=True,
         in_place_carries=True,
+        copied=frozenset(BYTES if host.has_tiles else host.grouped) & frozenset(BYTES),
         has_chains=True,
         threads=host.cores,
     )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ...ir.body import Move, View
 from ...ir.dims import Size, likely
 from ...ir.graph import Node, Value
-from ...ir.types import Type
+from ...ir.types import NAMES, Type
 from ..lir import expr as scalar, program as lir
 from ..lir.expr import Expr, Load
 from ..lir.index import Index, Variable, as_index, is_long
@@ -24,6 +24,7 @@ def contraction_steps(scheduler: Scheduler, node: Node, root: Value) -> list[Ste
 
 
 OVERLAPPING = 2  # windows that see each element so often at least are read in a padded copy
+LEAST_SIDE = 32  # of a product whose operands are copied to matrices
 NARROW = 8  # but not those of padded images narrower than this: a tile would go over their lines
 
 
@@ -66,6 +67,9 @@ class _Contraction:
         depth = sorted(_long(self.depth), key=lambda v: -likely(order.stride_of(v)))
         if not self.computes:
             left, right = (self.packed_load(e, depth) for e in (left, right))
+        elif self.wants_matrices():
+            left = self.as_matrix(left, lhs, self.rows, depth)
+            right = self.as_matrix(right, rhs, self.columns, depth)
         step = self.contraction(left, right, depth)
         return [*self.packed, step]
 
@@ -102,13 +106,40 @@ class _Contraction:
         The matrix kernel can read windows of the copy in place.
         """
         padded = padded_origin(value, self.scheduler) if self.computes else None
-        if padded is None or value.dtype != self.dtype or not isinstance(value.type.size, int):
+        is_plain = value.dtype == self.dtype or self.wants_matrices()
+        if padded is None or not is_plain or not isinstance(value.type.size, int):
             return None
         if value.type.size < OVERLAPPING * padded.type.size or narrowest(padded) < NARROW:
             return None
         buffer, steps = self.scheduler.padded_copy(padded, self.node)
         self.packed += steps
         return self.scheduler.elements.with_buffer(padded, buffer).at(value, place)
+
+    def wants_matrices(self) -> bool:
+        """Whether copying operands to matrices pays: the product is large, of such a dtype."""
+        copied = self.scheduler.target.copied
+        sizes = (
+            math.prod(likely(v.extent) for v in side)
+            for side in (self.rows, self.columns, self.depth)
+        )
+        return NAMES[self.node.args[0].dtype] in copied and min(sizes) >= LEAST_SIDE
+
+    def as_matrix(
+        self, e: Expr, value: Value, free: Sequence[Variable], depth: list[Variable]
+    ) -> Expr:
+        """An operand that is a matrix, in a copy unless it is one already."""
+        is_load = isinstance(e, Load)
+        if is_load and _is_joint(e, depth) and len(merged(_long(free), [e.index])) <= 1:
+            return e
+        if not is_load:
+            place = self.lhs_place() if value is self.node.args[0] else self.rhs_place()
+            e = self.copied(value, place)
+        order = [v for v in _long([*self.batch, *free, *depth])]
+        shape = tuple(v.extent for v in order)
+        buffer = self.scheduler.new_buffer(Type(e.buffer.number_dtype, shape))
+        index = flatten([as_index(v) for v in order], shape)
+        self.packed.append(lir.Kernel(tuple(order), (Store(buffer, index, e),), self.node.source))
+        return scalar.load(buffer, index)
 
     def copied(self, value: Value, place: Place) -> Load:
         buffer = self.scheduler.new_buffer(value.type)
