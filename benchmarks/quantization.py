@@ -177,7 +177,7 @@ def loss(model: Any, weights: Any, ids: Any) -> Any:
     attend = functools.partial(nn.dot_product_attention, is_causal=True)
     positions = rnp.broadcast_to(rnp.arange(ids.shape[1] - 1), (len(ids), ids.shape[1] - 1))
     logits = llama.forward(model, weights, ids[:, :-1], positions, [attend] * model.layers)
-    return nn.losses.cross_entropy(logits, ids[:, 1:]) * ids[:, 1:].size
+    return nn.losses.cross_entropy(logits, ids[:, 1:], reduction="sum")
 
 
 def shuffled(model: Any, weights: Any) -> Any:
