@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
 import gguf
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from real_models import smollm, smollm_path
 
 import rlx
 from rlx.ir.ops.blocks import FORMATS
+from rlx.nn import BlockArray
 
 PROMPT = "The capital of France is Paris, and that of Italy is"
 EXACT, MARGIN = 1e-3, 2e-3  # of logits: the farthest off, and from where the greatest is sure
@@ -62,6 +66,40 @@ def test_logits_of_random_models_are_those_of_float64(tmp_path, seed):
     found = model(ids).host()
     for row, logits in zip(ids, found, strict=True):
         check(logits, reference.logits(row.tolist()))
+
+
+def shuffled(layer: dict, heads: int, kv_heads: int, rng: np.random.Generator) -> dict:
+    """The same layer: units of the feed-forward net, and heads in their groups, in other places.
+
+    Columns of blocks cannot be moved, so the matrices whose columns move are dequantized.
+    """
+    units = rng.permutation(layer["gate"].shape[0])
+    groups = rng.permutation(kv_heads)
+    order = [
+        g * (heads // kv_heads) + i for g in groups for i in rng.permutation(heads // kv_heads)
+    ]
+    size = layer["q"].shape[0] // heads
+    queries = np.add.outer(np.array(order) * size, np.arange(size)).ravel()
+    keys = np.add.outer(groups * size, np.arange(size)).ravel()
+    rows = {"gate": units, "up": units, "q": queries, "k": keys, "v": keys}
+    moved = {name: BlockArray(layer[name].data[x], layer[name].format) for name, x in rows.items()}
+    moved["down"] = layer["down"].dequantize()[:, units]
+    moved["o"] = layer["o"].dequantize()[:, queries]
+    return {**layer, **moved}
+
+
+def test_moved_units_and_heads_of_the_real_model_move_no_logit():
+    model, rng = smollm(), np.random.default_rng(0)
+    count = int(os.environ.get("MOVED_LAYERS", "3"))
+    config = replace(model.config, layers=count)
+    layers = model.weights["layers"][:count]
+    moved = [shuffled(x, config.heads, config.kv_heads, rng) for x in layers]
+    ids = [model.tokenizer.encode(PROMPT)]
+    plain, other = (
+        rlx.models.LanguageModel(config, {**model.weights, "layers": x})(ids).host()
+        for x in (layers, moved)
+    )
+    assert np.abs(plain - other).max() < EXACT
 
 
 PROMPTS = ["The capital of France is", "def fib(n):", "Once upon a time there was a dog, and it"]

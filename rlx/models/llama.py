@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import nn, numpy as rnp
-from ..ir.record import record
+from ..ir.record import record, replace
 from ..nn.blocks import BlockArray
 
 Weights = Mapping[str, Any]
@@ -33,7 +33,7 @@ class Llama:
 
     `frequencies` are radians per token of each pair of features; `is_interleaved` says that pairs
     are neighbors, as in GGUF files, else halves apart. A query sees `window` keys, or all before
-    it. `compute` is that of `nn.functional.linear`.
+    it. `compute` is that of `nn.functional.linear`; values are exact always.
     """
 
     vocabulary: int
@@ -93,7 +93,9 @@ def queries_keys_values(model: Llama, layer: Weights, x: Any) -> tuple[Any, Any,
     """Queries f32[..., heads, head_size]; keys, values f32[..., kv_heads, head_size]."""
 
     def heads(name: str, count: int) -> Any:
-        y = linear(model, x, layer[name], layer.get(f"{name}_bias"))
+        # values are few, and what int8 would round off them passes into all that comes after
+        how = replace(model, compute="exact") if name == "v" else model
+        y = linear(how, x, layer[name], layer.get(f"{name}_bias"))
         y = rnp.reshape(y, (*x.shape[:-1], count, model.head_size))
         norm = layer.get(f"{name}_norm")
         return y if norm is None else nn.rms_norm(y, norm, eps=model.epsilon)
