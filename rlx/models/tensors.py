@@ -35,7 +35,7 @@ class Tensors:
         """The shape of a tensor; an absent one is refused."""
         if name not in self._homes:
             refuse(f"the model has no tensor {shown(name)}", FIX)
-        return tuple(self._homes[name].types[name].shape)
+        return tuple(int(n) for n in self._homes[name].types[name].shape)  # type: ignore[arg-type]
 
     def take(self, name: str, shape: tuple[int, ...]) -> Any:
         """A tensor, which must have this shape; it is read where it is used."""
