@@ -66,6 +66,9 @@ fuzz-files: $(VENV)/test.stamp  ## 100,000 mutated files of each format: refused
 schedules: $(VENV)/test.stamp  ## 10,000 random schedules of requests: each gets the bits that it gets alone
 	SCHEDULES=10000 INTERLEAVED=5 $(BIN)/python -m pytest -q tests/test_serve_scheduler.py tests/test_serve_engine.py -k 'schedule or interleav'
 
+models: $(VENV)/test-models.stamp  ## models, texts and templates drawn at random, against float64 and llama.cpp
+	$(BIN)/python tests/many_models.py
+
 killed: $(VENV)/test.stamp  ## two trainings, each killed 20 times: they end with the same bits
 	KILLS=20 $(BIN)/python -m pytest -q tests/test_training_files.py -k killed_training
 

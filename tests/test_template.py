@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from many_models import check_templates
 from real_models import smollm
 
 import rlx
@@ -103,6 +104,10 @@ def test_hostile_templates_are_refused(source):
         ChatTemplate(source).render(HELLO)
     assert time.monotonic() - start < 60  # a second of the processor, on a busy machine
     assert ChatTemplate(CHATML).render(HELLO)  # the next one is rendered
+
+
+def test_mutated_templates_are_rendered_or_refused():
+    assert sum(check_templates(150).values()) == 150
 
 
 @pytest.mark.parametrize(

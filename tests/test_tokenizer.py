@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tokenizers
 from hypothesis import given, settings, strategies as st
+from many_models import check_tokens, check_vocabularies
 
 import rlx
 from rlx.io import Tokenizer
@@ -164,3 +165,14 @@ def test_what_is_no_text_or_token_is_named():
     for wrong in (["a"], [1.5], None, 3):
         with pytest.raises(rlx.errors.ArgumentError, match="decode: "):
             BYTES.decode(wrong)
+
+
+def test_texts_have_the_tokens_of_llama_cpp():
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    assert check_tokens(300, seed=1) == 300
+
+
+def test_mutated_vocabularies_make_tokenizers_or_are_refused():
+    found = check_vocabularies(500)
+    assert found["made"] and found["FileFormatError"]
+    assert sum(found.values()) == 500

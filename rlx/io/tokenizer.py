@@ -73,10 +73,11 @@ class Tokenizer:
         names of patterns that rlx does not know.
         """
         tokens = metadata.get(WHERE + "tokens")
-        if not isinstance(tokens, list) or len(set(tokens)) < len(tokens):
+        is_list = isinstance(tokens, list) and all(isinstance(x, str) for x in tokens)
+        if not is_list or len(set(tokens)) < len(tokens):
             refuse("the metadata has no list of different tokens")
         kind = metadata.get(WHERE + "model")
-        if kind not in [*BUILDERS]:
+        if not isinstance(kind, str) or kind not in BUILDERS:
             refuse(
                 f"the tokenizer is of the kind {shown(str(kind))}, which rlx has not",
                 f"the kinds are {', '.join(BUILDERS)}",
@@ -93,10 +94,13 @@ class Tokenizer:
         ids: dict[str, int | None] = {}
         for name in NAMES:
             ids[name] = metadata.get(f"{WHERE}{name}_token_id")
-            if ids[name] is not None and ids[name] not in range(len(tokens)):
+            is_number = type(ids[name]) is int and ids[name] in range(len(tokens))
+            if ids[name] is not None and not is_number:
                 refuse(f"the {name} token is {shown(str(ids[name]))}, of {len(tokens)}")
         for name in ("add_bos", "add_eos"):
             ids[name] = metadata.get(f"{WHERE}{name}_token", name == "add_bos" and kind == "llama")
+            if not isinstance(ids[name], bool):
+                refuse(f"{WHERE}{name}_token is {shown(str(ids[name]))}, neither true nor false")
         special = {tokens[i]: int(i) for i in np.flatnonzero(kinds == CONTROL)}
         return cls(inner, special, ids)
 
@@ -182,7 +186,7 @@ def _bytes_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.
     """Byte-pair encoding as of GPT-2: bytes are letters, merged by rank."""
     library = _library()
     name = metadata.get(WHERE + "pre", "gpt-2")
-    if name not in [*PATTERNS]:
+    if not isinstance(name, str) or name not in PATTERNS:
         refuse(
             f"text is parted by the pattern {shown(str(name))}, which rlx has not",
             f"the patterns are {', '.join(PATTERNS)}",
