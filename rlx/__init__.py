@@ -138,7 +138,7 @@ if TYPE_CHECKING:
     from .interop.graph_builder import Graph as Graph
     from .interop.to_jax import to_jax as to_jax, to_stablehlo as to_stablehlo
     from .io import load as load, save as save
-    from .quantization import quantize as quantize
+    from .quantization.quantize import quantize as quantize
     from .runtime import distributed as distributed
     from .runtime.supports import supports as supports
     from .tools.costs import explain_device as explain_device

@@ -84,7 +84,7 @@ class PartitionState(NamedTuple):
     inner_states: Any  # {label: state}
 
 
-def partition(transforms: Mapping[Hashable, Optimizer], param_labels: Labels) -> Optimizer:
+def partition(transforms: Mapping[Any, Optimizer], param_labels: Labels) -> Optimizer:
     """An optimizer for each group of parameters: rates of their own, or other methods.
 
     `param_labels` is a tree of keys of `transforms` like the parameters, which may have one for a

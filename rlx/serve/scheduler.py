@@ -12,7 +12,7 @@ a sequence that was preempted are the same: tokens that are not in the cache yet
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import final
 
 from ..ir.errors import AttributeValueError, QueueFullError
@@ -41,7 +41,7 @@ class Request:
         priority: int = 0,
         tenant: str = "",
         root: bytes = b"",
-        stop_tokens: Sequence[int] = (),
+        stop_tokens: Collection[int] = (),
         deadline: float | None = None,
         after: Request | None = None,
     ) -> None:

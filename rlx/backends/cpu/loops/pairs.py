@@ -61,11 +61,11 @@ def add_pairs(f: Function, vector: Vector, x: str, y: str, total: str) -> str:
         return _narrowed(f, vector, add_pairs(f, wide, x, y, total))
     if vector.lanes > MOST:
         half = Vector(vector.dtype, vector.lanes // 2)
-        parts = [
+        low, high = (
             add_pairs(f, half, *(f.shuffle(vector, z, "poison", places) for z in (x, y, total)))
             for places in (range(half.lanes), range(half.lanes, vector.lanes))
-        ]
-        return f.shuffle(half, *parts, range(vector.lanes))
+        )
+        return f.shuffle(half, low, high, range(vector.lanes))
     pairs = Vector("bfloat16", 2 * vector.lanes).text
     x, y = (f.emit(f"bitcast {vector.text} {z} to {pairs}") for z in (x, y))
     name = f"@llvm.x86.avx512bf16.dpbf16ps.{32 * vector.lanes}"
