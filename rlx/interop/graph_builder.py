@@ -99,8 +99,9 @@ class Graph(ir.Graph):
             )
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        found = next((vars(room)[name] for room in ROOMS if name in vars(room)), None)
-        if name.startswith("_") or not callable(found):
+        rooms = () if name.startswith("_") else ROOMS  # which load some names when asked for them
+        found = next(filter(None, (getattr(room, name, None) for room in rooms)), None)
+        if not callable(found):
             raise AttributeError(
                 f"a Graph has no op {name!r}, nor has rlx.numpy", name=name, obj=self
             )

@@ -87,7 +87,7 @@ class Node:
         self.op, self.args, self.attrs, self.source = op, args, attrs, source
         self.results: tuple[Value, ...] = ()
         # The nested graphs among the attributes, in order; every pass asks for them.
-        self.graphs = tuple(graphs_in(attrs.values())) if graphs is None else graphs
+        self.graphs = nested_graphs(attrs) if graphs is None else graphs
 
     @property
     def result(self) -> Value:
@@ -106,6 +106,19 @@ class Placed:
     who: str
     device: str
     where: str
+
+
+_PLAIN = frozenset((int, bool, float, str, type(None)))  # most tuples hold sizes and axes
+
+
+def nested_graphs(attrs: dict[str, Any]) -> tuple[Graph, ...]:
+    """The graphs among the attributes of a node, of which most have none."""
+    for attr in attrs.values():
+        if isinstance(attr, Graph) or (
+            isinstance(attr, tuple) and not _PLAIN.issuperset(map(type, attr))
+        ):
+            return tuple(graphs_in(attrs.values()))
+    return ()
 
 
 def graphs_in(attrs: Any) -> Iterator[Graph]:

@@ -33,14 +33,15 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
     for param, array in zip(graph.params, arrays, strict=True):
         table[param] = np.asarray(array)
     watch, bad = _watch.get(), asked()
-    for node in graph.nodes:
-        operands = [table[a] for a in node.args]
-        results = evaluate(node, operands)
-        if watch:
-            watch(node, operands, results)
-        if bad:
-            check_results(node.op.name, _source_of(node), operands, results, bad)
-        table.update(zip(node.results, results, strict=True))
+    with np.errstate(all="ignore"):
+        for node in graph.nodes:
+            operands = [table[a] for a in node.args]
+            results = _evaluated(node, operands)
+            if watch:
+                watch(node, operands, results)
+            if bad:
+                check_results(node.op.name, _source_of(node), operands, results, bad)
+            table.update(zip(node.results, results, strict=True))
     return [table[r] for r in graph.results]
 
 
@@ -50,8 +51,13 @@ def _source_of(node: Node) -> Callable[[], object]:
 
 def evaluate(node: Node, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Evaluate one node with its reference."""
-    is_typed = all(x.dtype == a.type.dtype for x, a in zip(arrays, node.args, strict=True))
+    with np.errstate(all="ignore"):
+        return _evaluated(node, arrays)
+
+
+def _evaluated(node: Node, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    is_typed = [x.dtype for x in arrays] == [a.type.dtype for a in node.args]
     # the type rule need not be asked again, unless it is to check what a user's function gives
     known = is_typed and not node.op.rules.of_user
     types = [r.type for r in node.results] if known else ()
-    return node.op.run(arrays, node.attrs, types=types, source=node.source)
+    return node.op.run_quietly(arrays, node.attrs, types=types, source=node.source)
