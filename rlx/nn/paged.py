@@ -48,14 +48,14 @@ def empty_pages(
     >>> empty_pages(10, 16, 2, 8, "bfloat16").key.shape
     (10, 16, 2, 8)
     """
+    name = choice("empty_pages: dtype", as_dtype(dtype).name, DTYPES)
     sizes = [
         ("pages", pages, 0),
         ("places", places, 1),
         ("kv_heads", kv_heads, 1),
         ("size", size, 1),
     ]
-    shape = tuple(count_of(f"empty_pages: {name}", n, least) for name, n, least in sizes)
-    name = choice("empty_pages: dtype", as_dtype(dtype).name, DTYPES)
+    shape = tuple(count_of(f"empty_pages: {what}", n, least) for what, n, least in sizes)
     codes = [rnp.zeros(shape, name) for _ in range(2)]
     scales = [rnp.zeros(shape[:3], "float32") for _ in range(2 if name == "int8" else 0)]
     return KVPages(*codes, *scales)
