@@ -18,7 +18,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx import nn
 from rlx.ir.errors import ArgumentError, AttributeValueError, ShapeError
-from rlx.ir.ops.block_dot import COMPUTES
+from rlx.ir.ops.block_dot import COMPUTES, GREATEST
 from rlx.ir.ops.blocks import FORMATS
 
 RNG = np.random.default_rng(0)
@@ -28,17 +28,17 @@ def some_lines(rows: int, depth: int) -> np.ndarray:
     return RNG.normal(size=(rows, depth)).astype(np.float32)
 
 
-def rounded(x: np.ndarray) -> np.ndarray:
-    """What `compute="int8"` takes float32 numbers for, as float64."""
+def rounded(x: np.ndarray, most: int) -> np.ndarray:
+    """What `compute="int8"` or "int16" takes float32 numbers for, as float64."""
     blocks = x.reshape(len(x), -1, 16)
-    step = np.abs(blocks).max(-1, keepdims=True) / np.float32(127)
-    units = np.rint(blocks / np.where(step == 0, np.float32(1), step)).clip(-127, 127)
+    step = np.abs(blocks).max(-1, keepdims=True) / np.float32(most)
+    units = np.rint(blocks / np.where(step == 0, np.float32(1), step)).clip(-most, most)
     return (units.astype(float) * step).reshape(x.shape)
 
 
 def assert_near(found, x: np.ndarray, w: nn.BlockArray, compute: str) -> None:
     """The error of a float32 sum is that of its terms' sizes."""
-    lines = rounded(x) if compute == "int8" else x.astype(float)
+    lines = rounded(x, GREATEST[compute]) if compute in GREATEST else x.astype(float)
     numbers = np.asarray(w.dequantize()).astype(float)
     # codes and minima are summed apart in some formats, so their sizes count
     sizes = np.abs(lines) @ np.abs(numbers).T + np.abs(lines).max() * np.abs(numbers).max() * 8
@@ -115,7 +115,7 @@ def test_derivative_and_batches():
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int32"])
 def test_other_dtypes(dtype):
     w = nn.quantize_blocks(some_lines(6, 64), "q8_0")
-    x = np.round(some_lines(3, 64) * 8).astype(dtype)
+    x = (some_lines(3, 64) * 8).astype(dtype)
     for compute in COMPUTES:
         found = rlx.jit(lambda x: nn.linear(x, w, np.ones(6, "f4"), compute=compute))(x)  # noqa: B023
         wanted = nn.linear(x.astype("float32"), w, compute=compute) + 1

@@ -24,7 +24,7 @@ from .settings import Settings, flattened
 from .tensors import Tensors
 
 GGUF, HUGGING_FACE = 0, 1
-COMPUTE = ("exact", "int8")
+COMPUTE = ("exact", "int16", "int8")
 Reader = tuple[Callable[..., Any], Mapping[str, tuple[str, ...]]]
 ARCHITECTURES: dict[str, Reader] = {
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), (read_llama, OF_LLAMA)),
@@ -40,9 +40,9 @@ def load(path: str | PathLike[str], *, compute: str = "exact") -> Any:
     A folder has `config.json`, `model.safetensors` or several files and their index, and
     `tokenizer.json`. Files are mapped: weights are read when they are first used, and stay in their
     blocks of few bits; the files must stay as they are meanwhile. `compute` is "exact", the numbers
-    that the weights stand for, or "int8", faster: activations are rounded to eight bits where
-    weights are in blocks. Returns a `LanguageModel` or an `Encoder`. Raises a `FileFormatError` for
-    damaged files and for models that rlx has not, which it names.
+    that the weights stand for, or "int16" or "int8", faster: activations are rounded to so many
+    bits where weights are in blocks. Returns a `LanguageModel` or an `Encoder`. Raises a
+    `FileFormatError` for damaged files and for models that rlx has not, which it names.
 
     >>> import rlx, tempfile
     >>> rlx.models.load(tempfile.mkdtemp())

@@ -23,7 +23,8 @@ from .movement import reshape, transpose
 from .reduce import reduce_max, spread_back
 
 ROUNDED = 16  # numbers that are rounded together, of those that packed ones multiply
-COMPUTES = ("exact", "int8")
+GREATEST = {"int16": 127 << 8, "int8": 127}  # what the greatest of them is rounded to
+COMPUTES = ("exact", *GREATEST)
 
 
 @define
@@ -31,9 +32,10 @@ def block_dot(x: Type, w: Type, *, format: str, compute: str = "exact") -> Type:
     """The product of lines with the numbers that lines of blocks stand for.
 
     `f[..., k], u8[n, bytes] → f[..., n]`, summed in float32 or longer floats. `compute` tells what
-    x is taken for: "exact" as it is; "int8" rounded, each 16 numbers to multiples of their greatest
-    size / 127, halves to even. 16 of which one is not finite are NaN then. ggml rounds 32 numbers
-    together, which errs half as much again. The derivative in x is that of the exact product.
+    x is taken for: "exact" as it is; "int8" or "int16" rounded, each 16 numbers to multiples of
+    their greatest size / 127 or 32512, halves to even. 16 of which one is not finite are NaN then.
+    (ggml rounds 32 numbers together, to 8 bits, which errs half as much again.) The derivative in x
+    is that of the exact product.
     """
     check_kind(x, ["float"])
     if compute not in COMPUTES:
@@ -58,11 +60,12 @@ def _in_long(x: Any) -> np.dtype:
 @block_dot.reference
 def block_dot_reference(x: np.ndarray, w: np.ndarray, *, format: str, compute: str) -> np.ndarray:
     lines = x.astype(_in_long(x))
-    if compute == "int8":
+    if compute in GREATEST:
+        most = lines.dtype.type(GREATEST[compute])
         blocks = lines.reshape(*x.shape[:-1], x.shape[-1] // ROUNDED, ROUNDED)
-        step = np.max(np.abs(blocks), -1, keepdims=True, initial=0) / lines.dtype.type(127)
+        step = np.max(np.abs(blocks), -1, keepdims=True, initial=0) / most
         units = np.where(step == 0, 0, blocks / step)
-        lines = (np.rint(units).clip(-127, 127) * step).reshape(x.shape)
+        lines = (np.rint(units).clip(-most, most) * step).reshape(x.shape)
     return lines @ dequantize_blocks_reference(w, format=format).astype(lines.dtype).T
 
 
@@ -70,20 +73,23 @@ def block_dot_reference(x: np.ndarray, w: np.ndarray, *, format: str, compute: s
 def block_dot_expand(x: Value, w: Value, *, format: str, compute: str) -> Value:
     lines = narrowed(x, _in_long(x))
     numbers = narrowed(dequantize_blocks(w, format=format), lines.dtype)
-    lines = _rounded(lines) if compute == "int8" else lines
+    lines = _rounded(lines, compute)
     sums = dot_general(lines, numbers, contract=((x.rank - 1,), (numbers.rank - 1,)))
     return narrowed(sums, x.dtype)
 
 
-def _rounded(x: Value) -> Value:
-    """x rounded to few multiples, as the reference does."""
+def _rounded(x: Value, compute: str) -> Value:
+    """x rounded to few multiples, as the reference does, if it is to be."""
+    if compute not in GREATEST:
+        return x
+    most = GREATEST[compute]
     blocks = reshape(x, shape=(*x.shape[:-1], x.shape[-1] // ROUNDED, ROUNDED))
     axes = (blocks.rank - 1,)
-    step = div(reduce_max(abs(blocks), axes=axes), 127.0)
+    step = div(reduce_max(abs(blocks), axes=axes), float(most))
     step = spread_back(step, blocks, axes)
     zero = like(step, 0)
     units = select(eq(step, zero), zero, div(blocks, step))
-    whole = clamp(like(units, -127), round(units), like(units, 127))
+    whole = clamp(like(units, -most), round(units), like(units, most))
     return reshape(mul(whole, step), shape=x.shape)
 
 
@@ -108,7 +114,7 @@ def block_dot_batch(
         return block_dot(x, w, format=format, compute=compute)
     lines = narrowed(x, _in_long(x))
     numbers = narrowed(dequantize_blocks(w, format=format), lines.dtype)
-    lines = _rounded(lines) if compute == "int8" else lines
+    lines = _rounded(lines, compute)
     contract = ((x.rank - 1,), (2,))
     if batched[0]:
         return narrowed(dot_general(lines, numbers, contract=contract, batch=((0,), (0,))), x.dtype)
@@ -133,8 +139,7 @@ block_dot.library_work("direct", lambda x, w, **attrs: 2.0 * likely(x.size) * li
 
 @block_dot.scheme
 def block_dot_scheme(x: Type, w: Type, *, format: str, compute: str) -> Sequence[str | None]:
-    is_rounded = compute == "int8"
-    return [f"int8 for each {ROUNDED}" if is_rounded else None, f"blocks of {format}"]
+    return [f"{compute} for each {ROUNDED}" if compute in GREATEST else None, f"blocks of {format}"]
 
 
 block_dot.samples((3, 64), some_blocks(FORMATS["q4_1"]), format="q4_1")

@@ -85,7 +85,8 @@ class BlockProduct:
         lines = likely(self.lines)
         products = 2.0 * likely(self.rows) * lines * self.depth * BLOCK
         nbytes = self.method.packed.panel_bytes(lines, self.depth)
-        return max(products / RATE[self.method.kind], nbytes / BYTES)
+        rate = RATE[self.method.kind] / self.method.digits
+        return max(products / rate, nbytes / BYTES)
 
     def emit(self, module: Module, f: Function, layout: Layout, is_shared: bool) -> None:
         """Emit the product, or the share `%part` of it."""

@@ -7,7 +7,7 @@ step, or as a chain of floats.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ....ir.types import as_dtype
 from ..llvm.text import KERNEL, Function, Module, Vector
@@ -167,70 +167,67 @@ def _halves(parts: Sequence[str]) -> list[list[str]]:
     return [list(parts[:half]), list(parts[half:])]
 
 
-def _of_words(
+def _of_integers(
     f: Function, method: Method, w: str, lines: Sequence[str], first: int
 ) -> list[list[str]]:
-    """Unsigned bytes times signed ones, four at a time added to a sum."""
-    packed, words = method.packed, Vector("int32", method.lanes)
+    """Bytes of packed numbers times the bytes of x, which has one or two of them."""
+    words, single = Vector("int32", method.lanes), Vector("float32", method.lanes)
     parts = _bytes(f, method, w, first)
-    if packed.bits == 8:
+    dot: Callable[..., str] = _dot_of_pairs if method.kind == "pairs" else _dot_of_words
+    if method.packed.bits == 8 and method.kind == "words":
         signs = f.constant(words, SIGNS)
         parts = [f.emit(f"xor {words.text} {x}, {signs}") for x in parts]
-    name = f"@llvm.x86.avx512.vpdpbusd.{32 * method.lanes}"
-    kind, made = words.text, []
+    made = []
     for line in lines:
         sums = []
         for half, some in enumerate(_halves(parts)):
-            total = f.constant(words, 0)
-            if method.offset:
-                total = _spread(f, words, line, method.start_place(half))
-            for z, part in enumerate(some):
-                x = _spread(f, words, line, 4 * (4 * half + z))
-                total = f.call(kind, name, (kind, total), (kind, part), (kind, x))
-            sums.append(total)
-        made.append(_as_floats(f, method, sums))
+            total = ""
+            for digit in range(method.digits):
+                start = f.constant(words, 0)
+                if method.offset and digit == method.digits - 1:
+                    start = _spread(f, words, line, method.start_place(half))
+                place = BLOCK * digit + BLOCK // 2 * half
+                xs = [_spread(f, words, line, place + WORD * z) for z in range(len(some))]
+                found = dot(f, method, some, xs, start)
+                if total:
+                    upper = f.emit(f"shl {words.text} {total}, {f.constant(words, 8)}")
+                    found = f.emit(f"add {words.text} {upper}, {found}")
+                total = found
+            sums.append(f.emit(f"sitofp {words.text} {total} to {single.text}"))
+        made.append(sums)
     return made
 
 
-def _as_floats(f: Function, method: Method, sums: Sequence[str]) -> list[str]:
-    words, single = Vector("int32", method.lanes), Vector("float32", method.lanes)
-    return [f.emit(f"sitofp {words.text} {x} to {single.text}") for x in sums]
+def _dot_of_words(
+    f: Function, method: Method, parts: Sequence[str], xs: Sequence[str], total: str
+) -> str:
+    """Unsigned bytes times signed ones, four at a time added to a sum."""
+    kind = Vector("int32", method.lanes).text
+    for part, x in zip(parts, xs, strict=True):
+        name = f"@llvm.x86.avx512.vpdpbusd.{32 * method.lanes}"
+        total = f.call(kind, name, (kind, total), (kind, part), (kind, x))
+    return total
 
 
-def _of_pairs(
-    f: Function, method: Method, w: str, lines: Sequence[str], first: int
-) -> list[list[str]]:
+def _dot_of_pairs(
+    f: Function, method: Method, parts: Sequence[str], xs: Sequence[str], total: str
+) -> str:
     """The same in two steps: pairs of products in 16 bits, and pairs of these.
 
     Pairs of signed bytes are the sizes of the packed numbers times x with their signs.
     """
-    packed, words = method.packed, Vector("int32", method.lanes)
-    parts = _bytes(f, method, w, first)
+    words, is_signed = Vector("int32", method.lanes), method.packed.bits == 8
     bytes_, shorts = Vector("int8", 4 * method.lanes), Vector("int16", 2 * method.lanes)
-    parts = [f.emit(f"bitcast {words.text} {x} to {bytes_.text}") for x in parts]
-    is_signed = packed.bits == 8
-    sizes = parts
-    if is_signed:
-        sizes = [_size(f, bytes_, x) for x in parts]
-    made = []
-    for line in lines:
-        sums = []
-        for half, (some, others) in enumerate(zip(_halves(parts), _halves(sizes), strict=True)):
-            found = []
-            for z, (part, size) in enumerate(zip(some, others, strict=True)):
-                x = _spread(f, words, line, 4 * (4 * half + z))
-                x = f.emit(f"bitcast {words.text} {x} to {bytes_.text}")
-                if is_signed:
-                    given = (bytes_.text, x), (bytes_.text, part)
-                    x = f.call(bytes_.text, "@llvm.x86.avx2.psign.b", *given)
-                given = (bytes_.text, size), (bytes_.text, x)
-                found.append(f.call(shorts.text, "@llvm.x86.avx2.pmadd.ub.sw", *given))
-            start = ""
-            if method.offset:
-                start = _spread(f, words, line, method.start_place(half))
-            sums.append(_added(f, shorts, words, found, is_signed, start))
-        made.append(_as_floats(f, method, sums))
-    return made
+    found = []
+    for part, x in zip(parts, xs, strict=True):
+        part, x = (f.emit(f"bitcast {words.text} {y} to {bytes_.text}") for y in (part, x))
+        if is_signed:
+            given = (bytes_.text, x), (bytes_.text, part)
+            x = f.call(bytes_.text, "@llvm.x86.avx2.psign.b", *given)
+            part = _size(f, bytes_, part)
+        given = (bytes_.text, part), (bytes_.text, x)
+        found.append(f.call(shorts.text, "@llvm.x86.avx2.pmadd.ub.sw", *given))
+    return _added(f, shorts, words, found, is_signed, total)
 
 
 def _size(f: Function, bytes_: Vector, x: str) -> str:
@@ -254,7 +251,7 @@ def _added(
     for x in found:
         given = (shorts.text, x), (shorts.text, ones)
         x = f.call(words.text, "@llvm.x86.avx2.pmadd.wd", *given)
-        start = f.emit(f"add {words.text} {start}, {x}") if start else x
+        start = f.emit(f"add {words.text} {start}, {x}")
     return start
 
 
@@ -306,4 +303,4 @@ def _signed(f: Function, method: Method, words: str, byte: int) -> str:
     return f.emit(f"sitofp {kind.text} {words} to {single.text}")
 
 
-PRODUCTS = {"words": _of_words, "pairs": _of_pairs, "floats": _of_floats}
+PRODUCTS = {"words": _of_integers, "pairs": _of_integers, "floats": _of_floats}
