@@ -18,8 +18,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx import nn
 from rlx.ir.errors import ArgumentError, AttributeValueError, ShapeError
-from rlx.ir.ops.block_dot import COMPUTES, GREATEST
-from rlx.ir.ops.blocks import FORMATS
+from rlx.ir.ops.blocks import COMPUTES, FORMATS, GREATEST
 
 RNG = np.random.default_rng(0)
 

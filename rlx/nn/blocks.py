@@ -11,8 +11,7 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..ir.errors import ArgumentError, DtypeError, ShapeError
-from ..ir.ops.block_dot import COMPUTES
-from ..ir.ops.blocks import FORMATS, BlockFormat, Codes, block_format, numbers_of
+from ..ir.ops.blocks import COMPUTES, FORMATS, BlockFormat, Codes, block_format, numbers_of
 from ..ir.types import is_float, promote
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import choice

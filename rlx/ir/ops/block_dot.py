@@ -13,7 +13,16 @@ from ..graph import Value
 from ..op import define
 from ..types import Type, promote
 from .arithmetic import abs, div, mul, round
-from .blocks import FLOAT, FORMATS, dequantize_blocks, dequantize_blocks_reference, some_blocks
+from .blocks import (
+    COMPUTES,
+    FLOAT,
+    FORMATS,
+    GREATEST,
+    ROUNDED,
+    dequantize_blocks,
+    dequantize_blocks_reference,
+    some_blocks,
+)
 from .compare import clamp, eq, select
 from .constant import like
 from .contract import dot_general
@@ -21,10 +30,6 @@ from .convert import narrowed
 from .families import check_kind
 from .movement import reshape, transpose
 from .reduce import reduce_max, spread_back
-
-ROUNDED = 16  # numbers that are rounded together, of those that packed ones multiply
-GREATEST = {"int16": 127 << 8, "int8": 127}  # what the greatest of them is rounded to
-COMPUTES = ("exact", *GREATEST)
 
 
 @define

@@ -8,7 +8,7 @@ the products of each half are added to. Else it has 32 floats in place of the by
 
 from __future__ import annotations
 
-from ....ir.ops.block_dot import GREATEST, ROUNDED
+from ....ir.ops.blocks import GREATEST, ROUNDED
 from ....ir.record import record
 from ..llvm.host import Host
 from ..llvm.text import KERNEL, Function, Module, Vector
