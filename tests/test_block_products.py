@@ -111,6 +111,15 @@ def test_derivative_and_batches():
     np.testing.assert_allclose(both[1], both[0][:, ::-1], rtol=1e-5, atol=1e-5)
 
 
+def test_an_index_leaves_blocks_whole():
+    w = nn.quantize_blocks(some_lines(6, 64), "q8_0")
+    for index in (np.s_[2], np.s_[::-1], np.s_[...], np.s_[:, :], np.s_[..., :], np.s_[None, 1:]):
+        np.testing.assert_array_equal(w[index].dequantize(), w.dequantize()[index])
+    for index in (np.s_[:, ::-1], np.s_[..., ::-1], np.s_[:, np.arange(68)[::-1]], np.s_[:, :99]):
+        with pytest.raises(ArgumentError, match="reaches the last axis"):
+            w[index]
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int32"])
 def test_other_dtypes(dtype):
     w = nn.quantize_blocks(some_lines(6, 64), "q8_0")

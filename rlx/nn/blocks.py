@@ -70,12 +70,24 @@ class BlockArray(Module):
         (3, 64)
         """
         data = self.data[index]
-        if not data.ndim or data.shape[-1] != self.data.shape[-1]:
+        is_same = data.ndim and data.shape[-1] == self.data.shape[-1]
+        if not is_same or _reaches_last(index, self.data.ndim):
             raise ArgumentError(
                 f"the index {index!r} reaches the last axis of blocks of {self.format}",
                 fix="index the axes before it, or the numbers: w.dequantize()[index]",
             )
         return BlockArray(data, self.format)
+
+
+def _reaches_last(index: Any, count: int) -> bool:
+    """Whether an index of so many axes says anything of the last one but that it is whole."""
+    items = index if isinstance(index, tuple) else (index,)
+    axes = 0
+    for x in items:
+        is_mask = getattr(x, "dtype", None) == np.bool_
+        axes += x.ndim if is_mask else x is not None and x is not Ellipsis
+    is_reached = axes >= count or any(x is Ellipsis for x in items[:-1])
+    return is_reached and not (isinstance(items[-1], slice) and items[-1] == slice(None))
 
 
 def linear(x: Any, w: Any, b: Any = None, *, compute: str = "exact") -> Any:
