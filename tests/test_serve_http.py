@@ -171,6 +171,19 @@ def test_errors_are_the_classes_of_the_client(client, address):
         chat(client, max_tokens=100_000)
     for text in (b"{", b"[]", b'{"messages": NaN}', b"[" * 100_000, b"\xff"):
         assert httpx.post(f"{address}/v1/chat/completions", content=text).status_code == 400
+    half, huge = r'"\ud800"', b"9" * 400
+    for text in (
+        b'{"messages": [{"role": "user", "content": %s}]}' % half.encode(),
+        b'{"messages": [{"role": %s, "content": "a"}]}' % half.encode(),
+        b"{%s: 1}" % half.encode(),
+        b'{"messages": [{"role": "user", "content": "a"}], "max_tokens": %s}' % huge,
+        b'{"messages": [{"role": "user", "content": "a"}], "temperature": 1e999}',
+    ):
+        answer = httpx.post(f"{address}/v1/chat/completions", content=text)
+        assert answer.status_code == 400 and answer.json()["error"]["message"]
+    for prompt in (half, f"[{huge.decode()}]", f"[{huge.decode()}, 1]", "[-1]", "[[]]"):
+        answer = httpx.post(f"{address}/v1/completions", content='{"prompt": %s}' % prompt)  # noqa: UP031
+        assert answer.status_code == 400 and answer.json()["error"]["message"]
     assert httpx.post(f"{address}/v1/completions", content=b" " * (2 << 20)).status_code == 413
     assert httpx.get(f"{address}/v1/nothing").status_code == 404
 
@@ -233,6 +246,8 @@ def test_an_engine_that_fails_says_so(model, monkeypatch):
         answer = httpx.post(f"{address}/v1/completions", json={"prompt": "ab"}, timeout=60)
         assert answer.status_code == 500
         assert "failed" in json.loads(answer.text)["error"]["message"]
+        answer = httpx.post(f"{address}/v1/completions", json={"prompt": "ab"}, timeout=60)
+        assert answer.status_code == 503 and "failed" in answer.json()["error"]["message"]
         assert httpx.get(f"{address}/health").status_code == 503
 
 

@@ -111,6 +111,8 @@ class Server:
         """The answer to a `request` for a chat, or else for completions."""
         if not self.is_ready:
             raise BadRequest("the server is shutting down", status=503)
+        if self.runner.error is not None:  # nobody would compute it
+            raise BadRequest("the engine has failed", status=503)
         tenant = self.tenant(request)
         asked = api.asked(await self.body(request), is_chat)
         listeners = await self.submit(asked, tenant)

@@ -7,7 +7,6 @@ that names it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -63,7 +62,10 @@ class BadRequest(Exception):
         self, message: str, param: str | None = None, *, status: int = 400, code: str | None = None
     ) -> None:
         super().__init__(message)
-        self.message, self.param, self.status, self.code = message, param, status, code
+        # half a surrogate pair, which JSON can write and UTF-8 cannot, is a question mark
+        self.message = message.encode("utf-8", "replace").decode()
+        self.param = param and param.encode("utf-8", "replace").decode()
+        self.status, self.code = status, code
 
     def body(self) -> dict[str, Any]:
         """The answer's body."""
@@ -128,11 +130,11 @@ def _check_fields(body: Mapping[str, Any], known: set[str]) -> None:
         if value is None:
             continue
         is_right = isinstance(value, int if kind is int else int | float)
-        if isinstance(value, bool) or not is_right or not math.isfinite(value):
+        if isinstance(value, bool) or not is_right:
             text = "a whole number" if kind is int else "a number"
             raise BadRequest(f"{name} must be {text}", name)
-        if not least <= value <= most:
-            raise BadRequest(f"{name} is {value}, it must be from {least} to {most}", name)
+        if not least <= value <= most:  # nor is infinity
+            raise BadRequest(f"{name} must be from {least} to {most}", name)
     for name in ("model", "user"):
         if not isinstance(body.get(name), str | None):
             raise BadRequest(f"{name} must be a text", name)
