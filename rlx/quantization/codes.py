@@ -9,9 +9,9 @@ from typing import Any, Protocol, final
 from ..ir.graph import Node, Value
 from ..ir.ops.arithmetic import abs, add, div, mul, round, sub
 from ..ir.ops.blocks import dequantize_blocks
-from ..ir.ops.compare import clamp, gt, max as greater, min as lesser, select
+from ..ir.ops.compare import gt, lt, max as greater, min as lesser, select
 from ..ir.ops.constant import full, like, scalar_like, uniform
-from ..ir.ops.convert import convert, narrowed
+from ..ir.ops.convert import bitcast, convert, narrowed
 from ..ir.ops.custom import stop_gradient
 from ..ir.ops.movement import broadcast, reshape, transpose
 from ..ir.ops.quantize import fake_quantize
@@ -26,6 +26,7 @@ from .weights import Layout, group_of
 
 INT8, INT32, FLOAT32 = as_dtype("int8"), as_dtype("int32"), as_dtype("float32")
 TOP = 127
+NO_FRACTION = 1.5 * 2**23  # float32 numbers near to it are whole
 
 
 @record(eq=False)
@@ -47,7 +48,7 @@ class Range:
 
 
 def rounded(x: Value, range: Range, axis: int | None = None) -> Value:
-    """The codes of floats, whose features are along `axis`. A NaN becomes the code 0."""
+    """The codes of floats, whose features are along `axis`."""
     number = uniform(x)
     if number is not None and x.rank:
         one = rounded(scalar_like(x, number), range)
@@ -57,11 +58,23 @@ def rounded(x: Value, range: Range, axis: int | None = None) -> Value:
     if range.factors is not None:
         assert axis is not None, "its features have an axis"
         factors, axes = range.factors, (axis,)
-    units = round(mul(x, broadcast(factors, shape=x.shape, axes=axes)))
+    units = mul(x, broadcast(factors, shape=x.shape, axes=axes))
     if not range.codes.is_symmetric:
         units = add(units, broadcast(range.zero, shape=x.shape, axes=()))
-    low, high = (like(x, n) for n in range.bounds)
-    return convert(clamp(low, units, high), dtype=INT8)
+    return _whole(units, range.bounds)
+
+
+def _whole(units: Value, bounds: tuple[int, int]) -> Value:
+    """The nearest codes, halves to even; a NaN becomes the greatest one.
+
+    What is added leaves no bits for a fraction, and the last byte of the sum is the code: so it is
+    four instructions, where a conversion to bytes has many for numbers that no byte holds.
+    """
+    low, high = (like(units, n) for n in bounds)
+    units = select(lt(units, high), units, high)
+    units = select(gt(units, low), units, low)
+    bits = bitcast(add(units, like(units, NO_FRACTION)), dtype=INT32)
+    return convert(bits, dtype=INT8)
 
 
 class Calculation(Protocol):
@@ -174,8 +187,7 @@ class DynamicInputs:
             gt(greatest, like(greatest, 0)), div(like(greatest, TOP), greatest), like(greatest, 0)
         )
         places = tuple(sorted(lines.kept))
-        units = round(mul(x, _spread(factor, x, places)))
-        codes = convert(clamp(like(x, -TOP), units, like(x, TOP)), dtype=INT8)
+        codes = _whole(mul(x, _spread(factor, x, places)), (-TOP, TOP))
         attrs = {**node.attrs, "dtype": INT32}
         total = _applied(node, product, codes, _codes(given, product), attrs)
         step = div(greatest, like(greatest, TOP))

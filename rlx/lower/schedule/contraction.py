@@ -116,7 +116,7 @@ class _Contraction:
         return self.scheduler.elements.with_buffer(padded, buffer).at(value, place)
 
     def wants_matrices(self) -> bool:
-        """Whether copying operands to matrices pays: the product is large, of such a dtype."""
+        """Whether to copy operands to matrices: for large products of some dtypes."""
         copied = self.scheduler.target.copied
         sizes = (
             math.prod(likely(v.extent) for v in side)
