@@ -116,7 +116,7 @@ class Images(nn.Module):
         x = nn.relu(self.start(x))
         for i, block in enumerate(self.blocks):
             x = block(x)
-            x = nn.max_pool(x, 2) if i == 0 else x
+            x = nn.max_pool(x, (2, 2)) if i == 0 else x
         return self.end(x.mean((1, 2)))
 
 

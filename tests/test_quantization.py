@@ -115,6 +115,7 @@ def test_codes_go_through_what_only_chooses_and_moves():
 def test_results_are_the_same_in_every_transform(tmp_path):
     q = rlx.quantize(model(), [X])
     y = np.asarray(q(X))
+    assert not q.plan.source.leaves  # floats that nobody needs
     assert np.array_equal(rlx.jit(q)(X), y)
     assert np.allclose(rlx.vmap(q)(X), y, atol=1e-5)
     assert np.array_equal(rlx.jit(lambda q, x: q(x))(rlx.tree.map(lambda x: x, q), X), y)
@@ -149,6 +150,18 @@ def test_convolutions_on_codes(attrs):
         assert decibels(layer(x), q(x)) > 33
     text = str(rlx.make_graph(rlx.quantize(layer, [x]))(x))
     assert re.search(r"i32\[.*\] = conv_general_dilated", text)
+
+
+def test_max_pooling_on_codes():
+    keys = rlx.random.split(rlx.random.key(0), 2)
+    first, last = (nn.Conv(8, 8, (3, 3), padding="SAME", key=key) for key in keys)
+    x = np.random.default_rng(0).standard_normal((2, 8, 8, 8)).astype(np.float32)
+    net = nn.Sequential([first, nn.relu, lambda x: nn.max_pool(x, (2, 2)), last])
+    q = rlx.quantize(net, [x])
+    text = str(rlx.make_graph(q)(x))
+    assert re.search(r": i8\[.*\] = reduce_max ", text)
+    assert not re.search(r": f32\[.*\] = (reduce_max|max|relu|reduce_window_max) ", text)
+    assert decibels(net(x), q(x)) > 33
 
 
 def test_transposed_convolutions_on_codes():

@@ -144,7 +144,9 @@ def quantize(
             fix="hold the weights in a module or a functools.partial, or use another scheme",
         )
     ranges = calibrated(plan, examples) if plan.has_ranges else {}
-    return _made(plan, source.leaves, ranges, examples)
+    made = _made(plan, source.leaves, ranges, examples)
+    source.leaves = {}  # whose memory is the user's to free
+    return made
 
 
 def examples_of(calibration: Any) -> list[Example]:
