@@ -160,7 +160,9 @@ def images() -> None:
     for scheme in ("w8a8", "w8a8_dynamic"):
         q = rlx.quantize(model, [x[:128]], scheme=scheme)
         found = float((q(tested).argmax(-1) == right).mean())
-        print(f"  {scheme}: {100 * found:.2f} %, {q.report().whole.decibels:.1f} dB")
+        errors = q.report().whole
+        assert errors is not None, "the calibration has numbers"
+        print(f"  {scheme}: {100 * found:.2f} %, {errors.decibels:.1f} dB")
     wide = images_model(rlx.random.key(1), 64)
     batch = np.random.default_rng(0).standard_normal((4, 56, 56, 1)).astype(np.float32)
     q = rlx.quantize(wide, [batch])
