@@ -13,7 +13,7 @@ from ..ir.graph import Graph, Node, Value
 from ..ir.ops.constant import maker
 from ..ir.record import record, replace
 from ..ir.types import is_float
-from ..trace.arguments import shown
+from ..trace.arguments import members, shown
 from .scheme import Scheme
 from .weights import Layout, group_of
 
@@ -157,7 +157,7 @@ def _with_reason(product: Product, scheme: Scheme, skipped: set[str], wanted: se
 
 def _matching(names: Sequence[str], patterns: Any, what: str) -> set[str]:
     """The names that patterns stand for: each for itself and all below it."""
-    given = [patterns] if isinstance(patterns, str) else list(patterns)
+    given = [patterns] if isinstance(patterns, str) else members(f"quantize: {what}", patterns)
     found: set[str] = set()
     for pattern in given:
         if not isinstance(pattern, str):

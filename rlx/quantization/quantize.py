@@ -137,16 +137,20 @@ def quantize(
     plan = Plan(source, known, products, trains)
     plan.loops = tuple(loops_with_products(recording.graph))
     plan.example = pytree.map(_type_of, (tuple(examples[0]), {}))
-    if not plan.quantized:
-        raise ArgumentError(
-            f"quantize: {source.name} has no product with a weight to quantize",
-            notes=[f"{p.name}: {p.reason}" for p in products[:6]],
-            fix="hold the weights in a module or a functools.partial, or use another scheme",
-        )
+    _check_products(plan)
     ranges = calibrated(plan, examples) if plan.has_ranges else {}
     made = _made(plan, source.leaves, ranges, examples)
     source.leaves = {}  # whose memory is the user's to free
     return made
+
+
+def _check_products(plan: Plan) -> None:
+    if not plan.quantized:
+        raise ArgumentError(
+            f"quantize: {plan.source.name} has no product with a weight to quantize",
+            notes=[f"{p.name}: {p.reason}" for p in plan.products[:6]],
+            fix="hold the weights in a module or a functools.partial, or use another scheme",
+        )
 
 
 def examples_of(calibration: Any) -> list[Example]:
