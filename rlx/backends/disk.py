@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -34,6 +34,7 @@ BLOCK = 4096  # what a file takes up at the least
 LARGEST = 4  # one entry takes at most this part of the cache, as a divisor
 LEFT_ALONE = 3600  # seconds after which an unfinished file is one of a process that died
 FULL_TO = 0.9  # of the limit is kept when the cache overflows
+SYNCED = 1 << 20  # bytes of a file whose checksum does not cover all of it
 WRITERS = 4  # processes that are thought to write at once
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -50,7 +51,7 @@ class DiskCache:
         """The entry of a key, if there is one that is whole."""
         path = self.root / f"{key}{SUFFIX}"
         try:
-            with open(os.open(path, _OPEN), "rb") as file:
+            with open_entry(path) as file:
                 if strangers(os.fstat(file.fileno())):
                     return None
                 data = file.read()
@@ -69,12 +70,24 @@ class DiskCache:
 
         Others are removed if there are too many bytes.
         """
-        if len(content) > self.limit // LARGEST:
+        return self.put_parts(key, [MAGIC + _checksum(key, content) + content])
+
+    def put_parts(self, key: str, parts: Sequence[bytes | np.ndarray]) -> bool:
+        """Write a file of some parts, bytes each; gives whether that is done.
+
+        It is on the disk before it has its name.
+        """
+        size = sum(part.nbytes if isinstance(part, np.ndarray) else len(part) for part in parts)
+        if size > self.limit // LARGEST:
             return False
         unfinished = self.root / f"{key}.{os.getpid()}.{secrets.token_hex(4)}{UNFINISHED}"
         try:
             with open(os.open(unfinished, _CREATE, 0o600), "wb") as file:
-                file.write(MAGIC + _checksum(key, content) + content)
+                for part in parts:
+                    file.write(part)
+                if size > SYNCED:
+                    file.flush()
+                    os.fsync(file.fileno())
             os.replace(unfinished, self.root / f"{key}{SUFFIX}")
         except OSError as error:
             tell_once(f"nothing can be written to {self.root}: {error.strerror}")
@@ -82,7 +95,7 @@ class DiskCache:
         finally:
             with suppress(OSError):
                 os.unlink(unfinished)
-        left = _unlooked.get(self.root, 0) - _taken(len(content))
+        left = _unlooked.get(self.root, 0) - _taken(size)
         _unlooked[self.root] = left if left >= 0 else self._make_room()
         return True
 
@@ -123,6 +136,11 @@ def disk_cache() -> DiskCache | None:
     if not isinstance(root, Path) or not _is_usable(root):
         return None
     return DiskCache(root, config.cache_disk_bytes)
+
+
+def open_entry(path: Path) -> BinaryIO:
+    """Open a file of the cache, which is no link."""
+    return open(os.open(path, _OPEN), "rb")
 
 
 def strangers(status: os.stat_result) -> str:

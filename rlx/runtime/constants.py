@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..backends.bound_memory import copies
+from ..backends.disk import disk_cache
 from ..ir.bind import bind_sizes, is_symbolic
 from ..ir.dims import Dim
 from ..ir.graph import Graph, Value
@@ -62,21 +63,49 @@ class WithConstants:
         count = len(self.early.graph.results) if self.early else 0
         return f"values computed once: {count}{self.casts}"
 
-    def bind(self, given: Mapping[int, Any]) -> CompiledGraph:
+    def bind(self, given: Mapping[int, Any], in_files: bool = False) -> CompiledGraph:
         """The compiled graph of the free parameters.
 
-        `given` are the constants by their places. The memory of NumPy arrays is not shared.
+        `given` are the constants by their places. The memory of NumPy arrays is not shared. What
+        becomes of them is kept in a file of the disk cache if it is to be `in_files` and can be.
         """
         name = self.late.graph.name
         arrays = [given[i] for i in self.params]
         memory = self.late.executable.memory
         prepared = prepare(list(self.params.values()), arrays, name, memory)
+        disk = disk_cache() if in_files and memory is None and self._code else None
+        if disk is None:
+            return self._made(prepared, arrays)
+        from ..backends.mapped import content_key, map_arrays, write_arrays  # few programs do
+
+        key = content_key(self._code, prepared)
+        known = map_arrays(disk, key)
+        if known is None:
+            made = self._made(prepared, arrays)
+            is_written = write_arrays(disk, key, made.executable.held)
+            known = map_arrays(disk, key) if is_written else None
+            if known is None:
+                return made
+        shapes = [prepared[list(self.params).index(i)].shape for i in self.kept]
+        shapes += [r.type.shape for r in self.early.graph.results] if self.early else []
+        return _with_held(self.late, known, shapes)
+
+    @property
+    def _code(self) -> list[bytes]:
+        """The machine code that constants go through; empty if that cannot be told."""
+        every = [self.late, *([self.early] if self.early else [])]
+        codes = [(graph.unprepared or graph.executable).objects for graph in every]
+        is_open = self.early is not None and is_symbolic(self.early.graph.result_types)
+        return [] if is_open or not all(codes) else [part for code in codes for part in code]
+
+    def _made(self, prepared: Sequence[Any], arrays: Sequence[Any]) -> CompiledGraph:
         table = dict(zip(self.params, prepared, strict=True))
         made = [table[i] for i in self.kept]
         if self.early is not None:
             results = self.early(*prepared)
             results = results if isinstance(results, tuple) else (results,)
-            made += [x.host() if memory is None else x for x in results]
+            is_host = self.late.executable.memory is None
+            made += [x.host() if is_host else x for x in results]
         rows = zip(prepared, arrays, strict=True)
         return _holding(self.late, made, [x for x, y in rows if not isinstance(y, Array)])
 
@@ -106,8 +135,16 @@ def _holding(
     shared = [i for i, x in enumerate(held) if id(x) in others]
     for i, copy in zip(shared, copies([held[i] for i in shared]), strict=True):
         held[i] = copy
+    return _with_held(compiled, held, [x.shape for x in arrays])
+
+
+def _with_held(
+    compiled: CompiledGraph, held: Sequence[Any], shapes: Sequence[tuple[int, ...]]
+) -> CompiledGraph:
+    """A compiled graph that passes what it holds, of last parameters of these shapes."""
+    executable = compiled.unprepared or compiled.executable
     return CompiledGraph(
-        _signature(compiled.graph, arrays),
+        _signature(compiled.graph, shapes),
         compiled.device,
         replace(executable, held=tuple(held)),
         compiled.queue,
@@ -116,12 +153,12 @@ def _holding(
     )
 
 
-def _signature(graph: Graph, arrays: Sequence[np.ndarray]) -> Graph:
-    """A graph without nodes and the last parameters, whose arrays tell the numbers of dims."""
-    count = len(graph.params) - len(arrays)
+def _signature(graph: Graph, shapes: Sequence[tuple[int, ...]]) -> Graph:
+    """A graph without nodes and the last parameters, whose shapes tell the numbers of dims."""
+    count = len(graph.params) - len(shapes)
     free, last = graph.params[:count], graph.params[count:]
     names = [p.origin for p in last]
-    sizes = bind_sizes([p.type for p in last], [x.shape for x in arrays], names)
+    sizes = bind_sizes([p.type for p in last], shapes, names)
     signature = Graph(graph.name)
     for param in free:
         signature.add_param(_sized(param.type, sizes), param.origin)

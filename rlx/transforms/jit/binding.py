@@ -48,10 +48,12 @@ def bound_to(
     compiled: Callable[[Sequence[int]], WithConstants],
     before: Binding | None,
     arguments: Mapping[str, Any],
+    in_files: bool = False,
 ) -> Binding:
     """Bind arguments of a function; code for the same ones `before` is taken again.
 
-    `compiled` makes the code for constant parameters at these places.
+    `compiled` makes the code for constant parameters at these places. What becomes of them is kept
+    `in_files`, if so.
     """
     table = _arguments(traced)
     arrays: list[Any] = []
@@ -77,7 +79,20 @@ def bound_to(
     names = frozenset(arguments)
     constants = before.constants if before and before.names == names else compiled(places)
     given = dict(zip(places, (*arrays, *captures), strict=True))
-    return Binding(names, constants, constants.bind(given), others(traced, names))
+    return Binding(names, constants, constants.bind(given, in_files), others(traced, names))
+
+
+def check_alone(
+    code: CompiledCode, bound: Sequence[str], were_set: Mapping[str, Any], name: str
+) -> None:
+    """Raise an error if `bind` was used, which keeps no arrays to bind again."""
+    if set(bound) == were_set.keys():
+        return
+    raise ArgumentError(
+        f"{', '.join(bound)} of {code.signature.name} were bound together, so {name!r} "
+        "cannot change alone",
+        fix="bind all at once, c.bind(a=..., b=...), or each by set_param; c.bind() frees all",
+    )
 
 
 def _arguments(traced: Traced) -> dict[str, tuple[pytree.Structure, int]]:

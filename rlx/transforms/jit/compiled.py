@@ -38,7 +38,7 @@ from ...trace import pytree
 from ...trace.host import PYTHON_SCALARS
 from ...trace.index import aliasing
 from ...trace.make_graph import Traced
-from .binding import Binding, bound_to, others
+from .binding import Binding, bound_to, check_alone, others
 from .paths import Arguments, call_path, into_path
 from .signature import difference
 from .sizes import with_leaves
@@ -196,6 +196,21 @@ class Compiled(CompiledCode, TreeCalls):
         """
         self._binding, self._set = self._bound_to(arguments) if arguments else None, {}
 
+    @boundary
+    def bind_shared(self, **arguments: Any) -> None:
+        """Bind like `bind`, in one copy for all processes.
+
+        What `arguments` become is kept in a file of the disk cache, by their content and the code,
+        which processes map. It is as `bind` on other devices than `cpu`, without a cache, and for
+        more than a quarter of `config.cache_disk_bytes`.
+
+        >>> import rlx
+        >>> scale = rlx.jit(lambda x, factor: x * factor)
+        >>> scale = scale.lower(rlx.array(1.0), rlx.array(3.0)).compile()
+        >>> scale.bind_shared(factor=rlx.array(10.0))
+        """
+        self._binding, self._set = self._bound_to(arguments, in_files=True), {}
+
     def with_bound(self, **arguments: Any) -> Compiled:
         """The same code with other `arguments` bound; this function stays as it is.
 
@@ -227,7 +242,7 @@ class Compiled(CompiledCode, TreeCalls):
         >>> affine(rlx.array([2.0])).tolist(), affine.bound
         ([7.0], ('a', 'b'))
         """
-        self._check_set(name)
+        check_alone(self, self.bound, self._set, name)
         copied = pytree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, value)
         self._rebind({**self._set, name: copied})
 
@@ -244,7 +259,7 @@ class Compiled(CompiledCode, TreeCalls):
             )
         if self.bound == (name,):
             return self.bind()
-        self._check_set(name)
+        check_alone(self, self.bound, self._set, name)
         self._rebind({other: value for other, value in self._set.items() if other != name})
 
     @property
@@ -255,22 +270,12 @@ class Compiled(CompiledCode, TreeCalls):
     def _rebind(self, given: dict[str, Any]) -> None:
         self._binding, self._set = self._bound_to(given), given
 
-    def _bound_to(self, given: dict[str, Any]) -> Binding:
+    def _bound_to(self, given: dict[str, Any], in_files: bool = False) -> Binding:
         def compiled(constants: Sequence[int]) -> WithConstants:
             session = default_session(self.device)
             return WithConstants.of(session, self.graph, constants, self.options)
 
-        return bound_to(self, self.traced, compiled, self._binding, given)
-
-    def _check_set(self, name: str) -> None:
-        """Raise an error if `bind` was used, which keeps no arrays to bind again."""
-        if set(self.bound) == self._set.keys():
-            return
-        raise ArgumentError(
-            f"{', '.join(self.bound)} of {self.traced.graph.name} were bound together, so {name!r} "
-            "cannot change alone",
-            fix="bind all at once, c.bind(a=..., b=...), or each by set_param; c.bind() frees all",
-        )
+        return bound_to(self, self.traced, compiled, self._binding, given, in_files)
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The leaves of arguments, checked against those it was traced for."""

@@ -1,0 +1,96 @@
+"""Arrays in the disk cache: files that all processes of a user map, read-only.
+
+A file has a line about its arrays, with a checksum of its own, and then the arrays, each at a
+multiple of 64 bytes. It is written aside and renamed when all of it is on the disk, so a file of
+the right length is whole. The system keeps one copy in memory, whoever reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import mmap
+import os
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from ..ir.types import as_dtype
+from .bound_memory import ALIGNMENT, shared_out
+from .disk import SUFFIX, DiskCache, hashed, open_entry, strangers
+
+MAGIC = b"rlxarray"
+HEAD = struct.Struct("<8s16sQ")  # magic, checksum, bytes of the line
+
+
+def content_key(code: Sequence[bytes], arrays: Sequence[np.ndarray]) -> str:
+    """A key of what some code makes of arrays, by the bytes of both."""
+    parts = [np.frombuffer(x, np.uint8) for x in code] + [_bytes(x) for x in arrays]
+    digests = [b""] * len(parts)
+
+    def digest(number: int) -> None:
+        digests[number] = hashlib.sha256(parts[number]).digest()
+
+    shared_out(digest, [x.nbytes for x in parts])
+    return hashed("arrays", digests, [(x.dtype.name, x.shape) for x in arrays])
+
+
+def map_arrays(disk: DiskCache, key: str) -> list[np.ndarray] | None:
+    """The read-only arrays of a key, if there is a file of them that is whole."""
+    path = disk.root / f"{key}{SUFFIX}"
+    try:
+        with open_entry(path) as file:
+            if strangers(os.fstat(file.fileno())):
+                return None
+            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):  # an empty file cannot be mapped
+        return None
+    made = _parsed(memory, key)
+    if made is None:
+        disk.remove(key)
+        return None
+    with suppress(OSError):
+        os.utime(path)
+    return made
+
+
+def write_arrays(disk: DiskCache, key: str, arrays: Sequence[np.ndarray]) -> bool:
+    """Write a file of dense arrays; gives whether that is done."""
+    steps = [-(-x.nbytes // ALIGNMENT) * ALIGNMENT for x in arrays]
+    line = json.dumps([[x.dtype.name, list(x.shape)] for x in arrays]).encode()
+    head = HEAD.pack(MAGIC, _checksum(key, line), len(line)) + line
+    parts: list[bytes | np.ndarray] = [head + bytes(-len(head) % ALIGNMENT)]
+    for x, step in zip(arrays, steps, strict=True):
+        parts += [_bytes(x), bytes(step - x.nbytes)]
+    return disk.put_parts(key, parts)
+
+
+def _parsed(memory: mmap.mmap, key: str) -> list[np.ndarray] | None:
+    """The arrays in the memory of a file; None if it is not whole."""
+    if len(memory) < HEAD.size:
+        return None
+    magic, checksum, length = HEAD.unpack_from(memory)
+    line = memory[HEAD.size : HEAD.size + min(length, len(memory))]
+    if magic != MAGIC or checksum != _checksum(key, line):
+        return None
+    start, made = HEAD.size + length, []
+    for name, shape in json.loads(line):
+        start += -start % ALIGNMENT
+        dtype, count = as_dtype(name), math.prod(shape)
+        if start + count * dtype.itemsize > len(memory):
+            return None
+        flat = np.frombuffer(memory, dtype, count, start) if count else np.empty(0, dtype)
+        made.append(flat.reshape(shape))
+        start += flat.nbytes
+    return made if len(memory) == start + -start % ALIGNMENT else None
+
+
+def _bytes(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+
+
+def _checksum(key: str, line: bytes) -> bytes:
+    return hashlib.blake2b(key.encode() + line, digest_size=16).digest()
