@@ -29,7 +29,7 @@ from .filling import LoadReport, Only, Rename, filled, misfit, value_of, values
 from .gguf_files import read_gguf
 from .names import named_leaves, nested, static_fields
 from .safetensors_files import read_safetensors, safetensors_bytes, write_safetensors
-from .sources import FileBytes, Source, check_regular, map_file, with_own_memory
+from .sources import FileBytes, Source, check_regular, map_file, release, with_own_memory
 from .torch_files import torch_contents
 
 READERS: dict[str, Callable[[Source], Contents]] = {
@@ -152,8 +152,8 @@ class ArrayFile(Mapping[str, Any]):
         self._is_mapped = flag("open: mapped", mapped)
         suffix = as_path(path).suffix.lower()
         with naming(path):
-            source = map_file(path) if self._is_mapped else FileBytes(path)
-            self._contents = READERS.get(suffix, read_safetensors)(source)
+            self._source = map_file(path) if self._is_mapped else FileBytes(path)
+            self._contents = READERS.get(suffix, read_safetensors)(self._source)
         self._path = path
         self.metadata = dict(self._contents.metadata)
 
@@ -179,6 +179,13 @@ class ArrayFile(Mapping[str, Any]):
 
     def __exit__(self, *_: object) -> None:
         """Leave the file to its arrays: the last of them closes it."""
+
+    def release(self) -> None:
+        """Let the system take back the memory of a mapped file.
+
+        Its arrays stay as they are: what is used of them is read again.
+        """
+        release(self._source)
 
     def __repr__(self) -> str:
         return f"ArrayFile({str(self._path)!r}: {len(self)} arrays)"

@@ -67,6 +67,13 @@ def map_file(path: str | PathLike[str]) -> memoryview:
         return memoryview(mmap.mmap(data.fileno(), 0, access=mmap.ACCESS_READ))
 
 
+def release(data: Source) -> None:
+    """Let the system take back the memory of a mapped file; it is read again if it is used."""
+    file = data.obj if isinstance(data, memoryview) else None
+    if isinstance(file, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        file.madvise(mmap.MADV_DONTNEED)
+
+
 def check_regular(place: Path, deed: str) -> None:
     """Raise an error for a device, a pipe or a socket, which may never end."""
     if place.exists() and not place.is_file() and not place.is_dir():

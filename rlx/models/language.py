@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -46,7 +46,8 @@ class LanguageModel:
     """A language model with weights and a tokenizer; `rlx.models.load` opens one.
 
     `config` has the sizes, `weights` is the tree of arrays that `rlx.models.llama` computes with,
-    `tokenizer` and `template`, a `ChatTemplate`, may be None; `ends` are the tokens that end texts.
+    `tokenizer` and `template`, a `ChatTemplate`, may be None; `ends` are the tokens that end texts;
+    `release` is called when weights were copied, so that a mapped file can leave memory.
     """
 
     def __init__(
@@ -56,9 +57,11 @@ class LanguageModel:
         tokenizer: Tokenizer | None = None,
         template: ChatTemplate | None = None,
         ends: Iterable[int] = (),
+        *,
+        release: Callable[[], None] = lambda: None,
     ) -> None:
         self.config, self.weights, self.tokenizer = config, weights, tokenizer
-        self.template = template
+        self.template, self._release = template, release
         self._made: dict[tuple[int, str], Steps] = {}
         named = [] if tokenizer is None else [tokenizer.eos, tokenizer.eot]
         special = {} if tokenizer is None else tokenizer.special
@@ -71,7 +74,8 @@ class LanguageModel:
         Their pages hold `page_size` tokens each, as numbers of `dtype`.
         """
         if (page_size, dtype) not in self._made:
-            self._made[page_size, dtype] = Steps(self.config, self.weights, page_size, dtype)
+            given = self.config, self.weights, page_size, dtype, self._release
+            self._made[page_size, dtype] = Steps(*given)
         return self._made[page_size, dtype]
 
     def __repr__(self) -> str:

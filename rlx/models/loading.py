@@ -78,7 +78,7 @@ def _from_gguf(place: Path, compute: str) -> Any:
     texts = {n: tokenizer.decode([i], special=True) for n, i in ids.items() if i is not None}
     source = file.metadata.get(TEMPLATE)
     template = None if source is None else ChatTemplate(source, texts)
-    return LanguageModel(model, weights, tokenizer, template)
+    return LanguageModel(model, weights, tokenizer, template, release=tensors.release)
 
 
 def _from_folder(place: Path, compute: str) -> Any:
@@ -94,7 +94,8 @@ def _from_folder(place: Path, compute: str) -> Any:
     model = replace(model, compute=compute)
     if isinstance(model, Bert):
         return Encoder(_pooled(place, model), weights, tokenizer)
-    return LanguageModel(model, weights, tokenizer, _template(place), _ends(place, config))
+    given = tokenizer, _template(place), _ends(place, config)
+    return LanguageModel(model, weights, *given, release=tensors.release)
 
 
 def _known(name: Any) -> Reader:

@@ -37,11 +37,17 @@ class Batch(NamedTuple):
 class Steps:
     """A model's compiled parts with its weights bound, for pages of a dtype.
 
-    Layers whose weights are of the same kind share their code.
+    Layers whose weights are of the same kind share their code. `release` is called as weights are
+    bound: products have copies of them in an order of their own.
     """
 
     def __init__(
-        self, model: Llama, weights: Mapping[str, Any], size: int = PAGE, dtype: Any = "float32"
+        self,
+        model: Llama,
+        weights: Mapping[str, Any],
+        size: int = PAGE,
+        dtype: Any = "float32",
+        release: Callable[[], None] = lambda: None,
     ) -> None:
         self.model, self._page = model, (size, model.kv_heads, model.head_size, dtype)
         table = {name: x for name, x in weights.items() if name != "layers"}
@@ -60,12 +66,14 @@ class Steps:
         self._layers: list[Compiled] = []
         known: dict[Any, Compiled] = {}
         for layer in weights["layers"]:
+            release()
             kind = pytree.structure(layer), *map(typeof, pytree.leaves(layer))
             if kind in known:
                 self._layers.append(known[kind].with_bound(weights=layer))
                 continue
             known[kind] = bound(self._block, sizes, layer, *given, donate_argnames="pages")
             self._layers.append(known[kind])
+        release()
 
     def pages(self, count: int) -> list[nn.KVPages]:
         """So many empty pages for each layer."""

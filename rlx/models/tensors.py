@@ -19,13 +19,14 @@ class Tensors:
     `check_all_taken` refuses it.
     """
 
-    def __init__(self, files: Iterable[ArrayFile], prefix: str = "") -> None:
-        self._homes: dict[str, ArrayFile] = {}
-        for file in files:
-            for name in file:
+    def __init__(self, files: Iterable[ArrayFile]) -> None:
+        self._files, self._homes = list(files), dict[str, ArrayFile]()
+        self._shapes: dict[str, tuple[Any, ...]] = {}
+        for file in self._files:
+            for name, type in file.types.items():
                 if name in self._homes:
                     refuse(f"{shown(name)} is in two files")
-                self._homes[name] = file
+                self._homes[name], self._shapes[name] = file, tuple(type.shape)
         self._left = set(self._homes)
 
     def __contains__(self, name: str) -> bool:
@@ -33,9 +34,9 @@ class Tensors:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor; an absent one is refused."""
-        if name not in self._homes:
+        if name not in self._shapes:
             refuse(f"the model has no tensor {shown(name)}", FIX)
-        return tuple(int(n) for n in self._homes[name].types[name].shape)  # type: ignore[arg-type]
+        return self._shapes[name]
 
     def take(self, name: str, shape: tuple[int, ...]) -> Any:
         """A tensor, which must have this shape; it is read where it is used."""
@@ -58,3 +59,8 @@ class Tensors:
                 f"{some}",
                 "such a model computes more than what rlx has; use another one of the same family",
             )
+
+    def release(self) -> None:
+        """Let the system take back the memory of the files; what is used is read again."""
+        for file in self._files:
+            file.release()
