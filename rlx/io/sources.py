@@ -68,7 +68,7 @@ def map_file(path: str | PathLike[str]) -> memoryview:
 
 
 def release(data: Source) -> None:
-    """Let the system take back the memory of a mapped file; it is read again if it is used."""
+    """Let the system take back the memory of a mapped file, until it is used."""
     file = data.obj if isinstance(data, memoryview) else None
     if isinstance(file, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         file.madvise(mmap.MADV_DONTNEED)
