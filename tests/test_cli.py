@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from llama_reference import Reference
 from llama_writer import write_llama
 from real_models import minilm_path, smollm, smollm_path
 
@@ -122,6 +123,26 @@ def test_bench_measures_reading_and_writing(rlx_prints, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("format", ["q4_0", "q8_0", "q6_k"])
+def test_quantize_writes_a_file_that_others_read(rlx_prints, tmp_path, format):
+    source, target = tmp_path / "tiny.gguf", tmp_path / "small.gguf"
+    kind = dict(layers=1, size=256, hidden=256, scaling="factors", window=None)
+    write_llama(source, np.random.default_rng(0), ["f32", "q8_0", "f16"], **kind)
+    status, out, _ = rlx_prints("quantize", str(source), str(target), "--format", format)
+    assert status == 0 and f"-> {format}" in out and " of their size" in out
+    before, after = Reference.of(source), Reference.of(target)
+    assert before.fields.keys() == after.fields.keys()
+    for name, x in before.tensors.items():
+        y = after.tensors[name]
+        assert x.shape == y.shape
+        spread = np.abs(x - y).max() / np.abs(x).max()
+        assert spread < {"q8_0": 0.01, "q6_k": 0.04}.get(format, 0.2)
+    ids = np.array([[1, 2, 3, 4]])
+    found = rlx.models.load(target)(ids).host()[0]
+    np.testing.assert_allclose(found, after.logits([1, 2, 3, 4]), atol=1e-3)
+    assert not list(tmp_path.glob("*.partial*"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -129,6 +150,9 @@ def test_bench_measures_reading_and_writing(rlx_prints, tmp_path):
         (["info", __file__], "this is no exported function"),
         (["run", "MODEL", "Hi", "--top-p", "2"], "top_p is 2"),
         (["run", "MODEL", "Hi", "--max-tokens", "9999"], "over the model's context of 8192"),
+        (["quantize", "MODEL", "MODEL"], "write over what it reads"),
+        (["quantize", "MODEL", "x.safetensors"], "whose names end with .gguf"),
+        (["quantize", "MODEL", "/no/such/x.gguf"], "cannot write"),
         (["run", "ENCODER", "Hi"], "is an encoder, which writes no text"),
     ],
 )

@@ -49,11 +49,11 @@ def _of_tensors(place: Path, asked: argparse.Namespace) -> Iterator[str]:
     entries = {name: x for file in opened for name, x in file._contents.entries.items()}
     nbytes = sum(entry.type.nbytes for entry in entries.values())
     numbers = sum(entry.numbers.size for entry in entries.values())
-    yield f"{place.name}: {len(entries)} tensors, {_count(numbers)} numbers in {_size(nbytes)}"
+    yield f"{place.name}: {len(entries)} tensors, {_count(numbers)} numbers in {size_text(nbytes)}"
     kinds: Counter[str] = Counter()
     for entry in entries.values():
         kinds[entry.blocks or entry.type.dtype.name] += entry.type.nbytes
-    yield "stored as  " + ", ".join(f"{kind} {_size(n)}" for kind, n in kinds.most_common())
+    yield "stored as  " + ", ".join(f"{kind} {size_text(n)}" for kind, n in kinds.most_common())
     metadata = {name: x for file in opened for name, x in file.metadata.items()}
     if is_model(place, metadata):
         yield from _of_model(load(place), nbytes)
@@ -72,20 +72,20 @@ def _of_model(model: LanguageModel | Encoder, nbytes: int) -> Iterator[str]:
     if model.tokenizer is not None:
         yield f"tokenizer  {model.tokenizer!r}"
     if isinstance(model, Encoder):
-        yield f"memory     {_size(2 * nbytes)} of weights, mapped and in the order of products"
+        yield f"memory     {size_text(2 * nbytes)} of weights, mapped and in the order of products"
         return
     config = model.config
     yield f"template   {'for chats: rlx chat' if model.template else 'none: rlx run --raw'}"
     token = 2 * 4 * config.layers * config.kv_heads * config.head_size
-    whole = _size(token * config.context)
-    yield f"memory     {_size(2 * nbytes)} of weights, mapped and in the order of products;"
-    yield f"           {_size(token)} a token of each text, {whole} for all {config.context}"
+    whole = size_text(token * config.context)
+    yield f"memory     {size_text(2 * nbytes)} of weights, mapped and in the order of products;"
+    yield f"           {size_text(token)} a token of each text, {whole} for all {config.context}"
 
 
 def _of_export(exported: Exported, has_tensors: bool) -> Iterator[str]:
     nbytes = sum(x.nbytes for x in exported.weights)
     yield f"export of {exported.graph.signature}"
-    yield f"{len(exported.weights)} arrays of its own, {_size(nbytes)}"
+    yield f"{len(exported.weights)} arrays of its own, {size_text(nbytes)}"
     if has_tensors:
         yield from (f"  {x.dtype.name}{list(x.shape)}" for x in exported.weights)
 
@@ -104,7 +104,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
 
 
-def _size(nbytes: int) -> str:
+def size_text(nbytes: int) -> str:
     """Bytes in a unit that one can read."""
     amount = float(nbytes)
     for unit in ("B", "kB", "MB", "GB"):

@@ -17,6 +17,7 @@ VERBS = {  # module: what it does
     "run": "give a language model a prompt, and print what it writes",
     "chat": "talk with a language model",
     "serve": "let programs talk with a language model over HTTP, as with OpenAI's",
+    "quantize": "write a GGUF file anew, with its matrices in blocks of few bits",
     "bench": "measure how fast a language model reads and writes",
 }
 EXAMPLES = """examples:

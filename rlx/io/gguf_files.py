@@ -144,6 +144,17 @@ def read_gguf(data: Source) -> Contents:
     return Contents(_entries(data, found, start, alignment), metadata, budget)
 
 
+def metadata_bytes(data: Source) -> tuple[bytes, int]:
+    """The metadata of a file that was read, as they stand there, and how many entries they are."""
+    cursor = _Cursor(data, len(data) + ROOM)
+    cursor.number("<I", "the version")
+    cursor.count("the number of tensors", LEAST_TENSOR)
+    rows = cursor.count("the number of entries of the metadata", LEAST_ROW)
+    start = cursor.place
+    _metadata(cursor, rows)
+    return bytes(data[start : cursor.place]), rows
+
+
 # -- metadata --------------------------------------------------------------------------------------
 
 
