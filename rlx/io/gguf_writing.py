@@ -32,7 +32,7 @@ FILE_TYPES = {  # numbers of llama.cpp for files whose matrices have a format
 
 
 class Written(NamedTuple):
-    """A tensor that was written: its formats before and after, bytes, and how far it moved."""
+    """A tensor that was written: its formats, its bytes, how far it moved."""
 
     name: str
     before: str
