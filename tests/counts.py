@@ -22,7 +22,9 @@ from first_call import summary
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "rlx"
 # packages that grow by features; all others are the core, a compiler that should not
-FEATURES = frozenset({"interop", "io", "models", "nn", "optim", "quantization", "serve", "train"})
+FEATURES = frozenset(
+    {"cli", "interop", "io", "models", "nn", "optim", "quantization", "serve", "train"}
+)
 NEWER = FEATURES - {"interop", "nn", "optim"}  # than the figure of 140 in tests/test_house.py
 ROUNDS = 15  # fresh processes of each kind
 LOADED = "import sys, rlx; print(sum(m.split('.')[0] == 'rlx' for m in sys.modules))"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 import tokenizers
 from hypothesis import given, settings, strategies as st
-from many_models import check_tokens, check_vocabularies
+from many_models import check_tokens, check_vocabularies, some_text
+from real_models import minilm_path
 
 import rlx
 from rlx.io import Tokenizer
@@ -176,3 +179,20 @@ def test_mutated_vocabularies_make_tokenizers_or_are_refused():
     found = check_vocabularies(500)
     assert found["made"] and found["FileFormatError"]
     assert sum(found.values()) == 500
+
+
+def test_the_vocabulary_of_an_encoder_is_the_same_in_a_gguf_file():
+    folder = minilm_path()
+    plain = Tokenizer.from_json(folder / "tokenizer.json")
+    words = (folder / "vocab.txt").read_text("utf-8").splitlines()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokens = [x if x in special else x[2:] if x.startswith("##") else f"\u2581{x}" for x in words]
+    where = "tokenizer.ggml."
+    metadata = {f"{where}model": "bert", f"{where}tokens": tokens}
+    metadata[f"{where}token_type"] = np.array([3 if x in special else 1 for x in words])
+    for name, token in (("cls", "[CLS]"), ("seperator", "[SEP]"), ("unknown", "[UNK]")):
+        metadata[f"{where}{name}_token_id"] = words.index(token)
+    found, rng = Tokenizer.from_gguf(metadata), random.Random(0)
+    for text in [some_text(rng) for _ in range(300)]:
+        assert found.encode(text) == plain.encode(text)
+        assert found.encode(text, add_special=True) == plain.encode(text, add_special=True)

@@ -247,13 +247,46 @@ def _scores_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np
     return inner
 
 
-BUILDERS = {"gpt2": _bytes_merged, "llama": _scores_merged}
+def _words_parted(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.ndarray) -> Any:
+    """WordPiece, BERT's: words of small letters part in the longest pieces that there are.
+
+    GGUF files mark pieces that begin a word, BERT's own vocabulary those that go on with one.
+    """
+    library = _library()
+    named = {}
+    for name in ("cls", "seperator", "unknown"):  # as the format spells it
+        number = metadata.get(f"{WHERE}{name}_token_id")
+        if type(number) is not int or number not in range(len(tokens)):
+            refuse(f"the {name} token is {shown(str(number))}, of {len(tokens)}")
+        named[name] = tokens[number]
+    plain = set(named.values()) | {tokens[int(i)] for i in np.flatnonzero(kinds == CONTROL)}
+    pieces = [x if x in plain else x[1:] if x.startswith(SPACE) else f"##{x}" for x in tokens]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    if len(vocabulary) < len(tokens):
+        refuse("the metadata has no list of different tokens")
+    unknown, first, last = (named[x] for x in ("unknown", "cls", "seperator"))
+    inner = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token=unknown))
+    inner.normalizer = library.normalizers.BertNormalizer()
+    inner.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    inner.decoder = library.decoders.WordPiece()
+    ends = [(x, vocabulary[x]) for x in (first, last)]
+    inner.post_processor = library.processors.BertProcessing(ends[1], ends[0])
+    return inner
+
+
+BUILDERS = {"gpt2": _bytes_merged, "llama": _scores_merged, "bert": _words_parted}
 
 
 def _library() -> Any:
     try:
         import tokenizers
-        from tokenizers import decoders, models, normalizers, pre_tokenizers  # noqa: F401 (loads them)
+        from tokenizers import (  # noqa: F401 (loads them)
+            decoders,
+            models,
+            normalizers,
+            pre_tokenizers,
+            processors,
+        )
     except ImportError:
         raise ArgumentError(
             "the library tokenizers is not installed", fix='pip install "rlx[models]"'
