@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import gguf
 import numpy as np
 import pytest
 from real_models import minilm_path
@@ -115,6 +116,48 @@ def test_a_model_may_take_the_first_state(tmp_path):
     ids, counts = np.array([[5, 6, 7, 8]], "int32"), np.array([4], "int32")
     found = rlx.models.bert.encode(model.config, model.weights, ids, counts)
     np.testing.assert_allclose(found[0], reference(tmp_path, [5, 6, 7, 8], "cls"), atol=1e-6)
+
+
+GGUF_NAMES = {
+    "embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
+    "embeddings.token_type_embeddings": "token_types", "embeddings.LayerNorm": "token_embd_norm",
+    "attention.self.query": "attn_q", "attention.self.key": "attn_k",
+    "attention.self.value": "attn_v", "attention.output.dense": "attn_output",
+    "attention.output.LayerNorm": "attn_output_norm", "intermediate.dense": "ffn_up",
+    "output.dense": "ffn_down", "output.LayerNorm": "layer_output_norm",
+}  # fmt: skip
+
+
+def test_a_gguf_file_is_the_same_encoder(tmp_path):
+    small_folder(tmp_path)
+    writer = gguf.GGUFWriter(tmp_path / "small.gguf", "bert")
+    writer.add_block_count(1)
+    writer.add_context_length(16)
+    writer.add_embedding_length(12)
+    writer.add_feed_forward_length(20)
+    writer.add_head_count(3)
+    writer.add_layer_norm_eps(1e-12)
+    writer.add_pooling_type(gguf.PoolingType.CLS)
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"\u2581{x}" for x in "abcdefghijklm")]
+    tokens += list("abcdefghijklm")
+    writer.add_tokenizer_model("bert")
+    writer.add_token_list(tokens)
+    writer.add_unk_token_id(1)
+    writer.add_bos_token_id(2)
+    writer.add_sep_token_id(3)
+    for name, x in load_file(tmp_path / "model.safetensors").items():
+        label, _, last = name.removeprefix("encoder.layer.0.").rpartition(".")
+        before = "blk.0." if name.startswith("encoder.") else ""
+        writer.add_tensor(f"{before}{GGUF_NAMES[label]}.{last}", x)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    model = rlx.models.load(tmp_path / "small.gguf")
+    ids = model.tokenizer.encode("Abc d", add_special=True)
+    assert [tokens[i] for i in ids] == ["[CLS]", "\u2581a", "b", "c", "\u2581d", "[SEP]"]
+    found = model.encode("Abc d").host()
+    np.testing.assert_allclose(found, reference(tmp_path, ids, "cls"), atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_the_vocabulary_of_an_encoder_is_the_same_in_a_gguf_file():
     where = "tokenizer.ggml."
     metadata = {f"{where}model": "bert", f"{where}tokens": tokens}
     metadata[f"{where}token_type"] = np.array([3 if x in special else 1 for x in words])
-    for name, token in (("cls", "[CLS]"), ("seperator", "[SEP]"), ("unknown", "[UNK]")):
+    for name, token in (("bos", "[CLS]"), ("seperator", "[SEP]"), ("unknown", "[UNK]")):
         metadata[f"{where}{name}_token_id"] = words.index(token)
     found, rng = Tokenizer.from_gguf(metadata), random.Random(0)
     for text in [some_text(rng) for _ in range(300)]:

@@ -145,7 +145,7 @@ def read_gguf(data: Source) -> Contents:
 
 
 def metadata_bytes(data: Source) -> tuple[bytes, int]:
-    """The metadata of a file that was read, as they stand there, and how many entries they are."""
+    """The bytes of the metadata of a file, and how many entries they are."""
     cursor = _Cursor(data, len(data) + ROOM)
     cursor.number("<I", "the version")
     cursor.count("the number of tensors", LEAST_TENSOR)

@@ -254,7 +254,7 @@ def _words_parted(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.
     """
     library = _library()
     named = {}
-    for name in ("cls", "seperator", "unknown"):  # as the format spells it
+    for name in ("bos", "seperator", "unknown"):  # as the format spells it
         number = metadata.get(f"{WHERE}{name}_token_id")
         if type(number) is not int or number not in range(len(tokens)):
             refuse(f"the {name} token is {shown(str(number))}, of {len(tokens)}")
@@ -264,7 +264,7 @@ def _words_parted(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
     if len(vocabulary) < len(tokens):
         refuse("the metadata has no list of different tokens")
-    unknown, first, last = (named[x] for x in ("unknown", "cls", "seperator"))
+    unknown, first, last = (named[x] for x in ("unknown", "bos", "seperator"))
     inner = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token=unknown))
     inner.normalizer = library.normalizers.BertNormalizer()
     inner.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
