@@ -366,14 +366,15 @@ class Op:
         types = types or self.infer([Type(as_dtype(a.dtype), a.shape) for a in arrays], attrs)
         kernel = self.rules.kernels.get(device, self.rules.reference)
         assert kernel is not None, f"{self.name} has no reference"
-        if self.rules.of_user:
-            results = self._run_of_user(kernel, arrays, attrs, types, source)
-        else:
-            results = _evaluated(kernel, arrays, attrs)
+        run = self._run_of_user if self.rules.of_user else _evaluated
+        results = run(kernel, arrays, attrs, types, source)
         pairs = zip(results, types, strict=True)
         return tuple([np.asarray(r).astype(t.dtype, copy=False) for r, t in pairs])
 
-    run = np.errstate(all="ignore")(run_quietly)  # `interpret` says it once for all nodes
+    def run(self, *args: Any, **options: Any) -> tuple[np.ndarray, ...]:
+        """The same where NumPy would tell of overflow: it tells of nothing."""
+        with np.errstate(all="ignore"):
+            return self.run_quietly(*args, **options)
 
     def _run_of_user(
         self,
@@ -430,7 +431,7 @@ class Op:
 
 
 def _evaluated(
-    kernel: Callable[..., Any], arrays: Sequence[np.ndarray], attrs: dict[str, Any]
+    kernel: Callable[..., Any], arrays: Sequence[np.ndarray], attrs: dict[str, Any], *_: Any
 ) -> Sequence[Any]:
     try:
         return _several(kernel(*arrays, **attrs))
