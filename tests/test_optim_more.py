@@ -223,3 +223,43 @@ def test_mistakes_are_named(expression: str):
     with pytest.raises(TypeError if is_python else RlxError, match=WRONG[expression]) as caught:
         eval(expression, known)
     assert is_python or getattr(caught.value, "fix", "")
+
+
+def test_injected_numbers_change_without_a_compile():
+    optimizer = optim.inject_hyperparams(optim.adamw)(learning_rate=0.5, b1=0.0)
+    params = rnp.array([4.0, -2.0])
+    state = optimizer.init(params)
+    assert set(state.hyperparams) == {
+        "learning_rate",
+        "b1",
+        "b2",
+        "eps",
+        "eps_root",
+        "weight_decay",
+    }
+    step = rlx.jit(optimizer.update)
+    _, state = step(params, state, params)
+    faster = state._replace(hyperparams={**state.hyperparams, "learning_rate": 1.0})
+    twice, _ = step(params, faster._replace(count=state.count), params)
+    same, _ = step(params, state, params)
+    np.testing.assert_allclose(twice, 2 * same, rtol=1e-6)
+    assert step.cache_size() <= 2  # a Python number is one more kind, once
+    with pytest.raises(rlx.errors.ArgumentError, match="adamw has no argument 'rate'"):
+        optim.inject_hyperparams(optim.adamw, static_args="rate")
+
+
+@pytest.mark.parametrize(
+    "name",
+    "adam rmsprop lion lamb radam nadam adafactor adabelief novograd yogi amsgrad adan".split(),
+)
+def test_numbers_of_optimizers_may_be_injected(name):
+    params = {"w": rnp.array([[4.0, -2.0]]), "b": rnp.array([1.0])}
+    plain = getattr(optim, name)(0.5)
+    injected = optim.inject_hyperparams(getattr(optim, name))(0.5)
+    state, wanted = injected.init(params), plain.init(params)
+    for _ in range(2):
+        updates, state = injected.update(params, state, params)
+        expected, wanted = plain.update(params, wanted, params)
+    for x, y in zip(rlx.tree.leaves(updates), rlx.tree.leaves(expected), strict=True):
+        assert x.dtype == y.dtype
+        np.testing.assert_allclose(x, y, rtol=2e-5, atol=1e-7)

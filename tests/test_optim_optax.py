@@ -58,6 +58,12 @@ def pairs(o: Any, is_ours: bool) -> dict[str, Any]:
         "signum": o.signum(RATE),
         "sm3": o.sm3(RATE),
         "yogi": o.yogi(RATE),
+        "prodigy": contrib.prodigy(1.0, estim_lr0=1e-3),
+        "prodigy_guarded": contrib.prodigy(
+            falling, (0.8, 0.99), 0.9, weight_decay=0.1, safeguard_warmup=True, estim_lr0=1e-2
+        ),
+        "injected_adamw": o.inject_hyperparams(o.adamw)(falling, b1=0.8, weight_decay=0.1),
+        "injected_sgd": o.inject_hyperparams(o.sgd)(RATE, momentum=0.7),
         "muon": muon(RATE, weight_decay=0.1),
         "muon_of_size": muon(RATE, nesterov=False, consistent_rms=0.2, adam_learning_rate=0.1),
     }

@@ -51,11 +51,16 @@ from .algorithms import (
     signum as signum,
     sm3 as sm3,
 )
+from .estimated_rates import ProdigyState as ProdigyState, prodigy as prodigy
 from .factored import (
     FactoredState as FactoredState,
     clip_by_block_rms as clip_by_block_rms,
     scale_by_factored_rms as scale_by_factored_rms,
     scale_by_param_block_rms as scale_by_param_block_rms,
+)
+from .hyperparameters import (
+    InjectHyperparamsState as InjectHyperparamsState,
+    inject_hyperparams as inject_hyperparams,
 )
 from .line_search import (
     ZoomState as ZoomState,

@@ -6,7 +6,6 @@ optimizers.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -59,9 +58,13 @@ def as_given(updates: Any, grads: Any) -> Any:
 def _begun(count: Any) -> Callable[[float, Any], Any]:
     """What a running mean has besides the zero it began with, by decay and dtype."""
 
-    @functools.cache  # recorded once, not for each parameter
+    known: dict[Any, Any] = {}  # recorded once, not for each parameter
+
     def begun(decay: float, dtype: Any) -> Any:
-        return 1 - decay ** count.astype(dtype)
+        key = id(decay), dtype  # a decay may be an array
+        if key not in known:
+            known[key] = 1 - decay ** count.astype(dtype)
+        return known[key]
 
     return begun
 
@@ -228,6 +231,7 @@ def scale_by_adam(
     1.0
     """
     check_numbers(b1=b1, b2=b2, eps=eps, eps_root=eps_root)
+    has_root = not isinstance(eps_root, int | float) or eps_root != 0
 
     def move(grads: Any, state: AdamState, count: Any) -> tuple[Any, AdamState]:
         mean = moved(b1, state.mean, grads)
@@ -235,7 +239,7 @@ def scale_by_adam(
         hat = ahead(b1, mean, grads, count) if nesterov else unbiased(b1, mean, count)
 
         def step(m: Any, s: Any) -> Any:
-            return m / (rnp.sqrt(s + eps_root if eps_root else s) + eps)
+            return m / (rnp.sqrt(s + eps_root if has_root else s) + eps)
 
         updates = pytree.map(step, hat, unbiased(b2, square, count))
         return updates, AdamState(count, mean, square)
