@@ -66,19 +66,10 @@ def prodigy(
     """
     b1, b2 = (number("prodigy: one of the betas", b) for b in pair("prodigy: betas", betas))
     b3 = b2**0.5 if beta3 is None else number("prodigy: beta3", beta3)
-    check_numbers(eps=eps, estim_lr0=estim_lr0, estim_lr_coef=estim_lr_coef)
-    check_numbers(weight_decay=weight_decay)
+    check_numbers(eps=eps, estim_lr0=estim_lr0, coef=estim_lr_coef, weight_decay=weight_decay)
     is_guarded = flag("prodigy: safeguard_warmup", safeguard_warmup)
     if not callable(learning_rate):
         number("prodigy: the learning rate", learning_rate)
-
-    def init(params: Any) -> ProdigyState:
-        zero = zero_beside(params)
-        start = pytree.map(lambda p: rnp.array(p, copy=True), widened(params))
-        # arrays of their own: a step may be given the memory of each
-        mean, square, total = (wide_zeros(params) for _ in range(3))
-        count, rate = first_step(params), zero + estim_lr0
-        return ProdigyState(mean, square, total, start, rate, zero, count)
 
     def update(grads: Any, state: ProdigyState, params: Any = None) -> tuple[Any, ProdigyState]:
         check_gradients(grads, of_kind(state, ProdigyState).exp_avg)
@@ -94,10 +85,7 @@ def prodigy(
         total = pytree.map(lambda s, x: b3 * s + weight.astype(s.dtype) * x, state.grad_sum, scaled)
         way = dot(g, pytree.map(lambda a, b: a - b, state.params0, p)).astype(last.dtype)
         numerator = b3 * state.numerator_weighted + last / estim_lr0 * rate * way
-        size = sum((rnp.sum(rnp.abs(s)) for s in pytree.leaves(total)), start=rnp.zeros_like(last))
-        is_zero = size == 0  # no gradient yet
-        found = estim_lr_coef * numerator / rnp.where(is_zero, 1.0, size)
-        estimate = rnp.where(is_zero, last, rnp.maximum(last, found)).astype(last.dtype)
+        estimate = _larger(last, estim_lr_coef * numerator, total)
 
         def step(m: Any, s: Any, p: Any) -> Any:
             r, d = rate.astype(s.dtype), estimate.astype(s.dtype)
@@ -107,4 +95,20 @@ def prodigy(
         first = state.params0
         return updates, ProdigyState(mean, square, total, first, estimate, numerator, count)
 
-    return on_parameters(init, update)
+    return on_parameters(lambda params: _begun(params, estim_lr0), update)
+
+
+def _begun(params: Any, rate: float) -> ProdigyState:
+    zero = zero_beside(params)
+    start = pytree.map(lambda p: rnp.array(p, copy=True), widened(params))
+    # arrays of their own: a step may be given the memory of each
+    mean, square, total = (wide_zeros(params) for _ in range(3))
+    return ProdigyState(mean, square, total, start, zero + rate, zero, first_step(params))
+
+
+def _larger(last: Any, numerator: Any, total: Any) -> Any:
+    """The estimate, if it is larger than the last one."""
+    size = sum((rnp.sum(rnp.abs(s)) for s in pytree.leaves(total)), start=rnp.zeros_like(last))
+    is_zero = size == 0  # no gradient yet
+    found = rnp.maximum(last, numerator / rnp.where(is_zero, 1.0, size))
+    return rnp.where(is_zero, last, found).astype(last.dtype)

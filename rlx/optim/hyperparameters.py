@@ -1,4 +1,4 @@
-"""Numbers of optimizers as arrays of their state, which a program may change between steps."""
+"""Numbers of optimizers as arrays of their state, to change between steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class InjectHyperparamsState(NamedTuple):
 def inject_hyperparams(
     inner_factory: Callable[..., Optimizer], static_args: str | tuple[str, ...] = ()
 ) -> Callable[..., Optimizer]:
-    """Have an optimizer's numbers in its state, where they may be changed between steps.
+    """Have an optimizer's numbers in its state, to change between steps.
 
     Returns a function with the parameters of `inner_factory`, such as `optim.adamw`. Of its
     arguments, those left out too, floats and arrays are `state.hyperparams[name]`; schedules are,
