@@ -18,7 +18,7 @@ class InjectHyperparamsState(NamedTuple):
 
     count: Any  # how many steps were made
     hyperparams: Any  # {name: f32[]}
-    inner_state: Any
+    inner_state: Any  # of the optimizer
 
 
 def inject_hyperparams(
