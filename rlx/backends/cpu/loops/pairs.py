@@ -10,8 +10,6 @@ neighbor adds nothing. A product of nothing is minus zero, for a sum plus it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ..llvm.host import Host
 from ..llvm.text import Function, Vector
 
@@ -26,14 +24,6 @@ def adds_pairs(host: Host) -> bool:
     Tile registers have another one, which depends on their own size.
     """
     return host.batch_invariant and "bfloat16" in host.grouped and not host.has_tiles
-
-
-def pair_order(count: int) -> Iterator[int]:
-    """The places of `count` numbers from an even one on, as they are added."""
-    for even in range(0, count, 2):
-        if even + 1 < count:
-            yield even + 1
-        yield even
 
 
 def beside_nothing(f: Function, vector: Vector, x: str) -> str:

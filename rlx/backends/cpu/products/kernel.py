@@ -5,12 +5,12 @@ The tile of rows by vectors of columns; those for few rows are in `few_rows.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ....ir.record import replace
 from ....ir.types import as_dtype
 from ..llvm.text import Function, Module, Vector
-from ..loops.pairs import add_pairs, beside_nothing, pair_order
+from ..loops.pairs import add_pairs, beside_nothing, pair_of
 from ..loops.scalar import convert, narrow, register, rounded
 from .problem import (
     BYTES,
@@ -169,8 +169,8 @@ def _short_sum(
             count = len(pointers)
             a, b, *ahead = loop.values[:count]
             sums = loop.values[count:]
-            for step in depth_order(blocking, steps):
-                sums = _step(f, blocking, vector, a, b, step, sums)
+            for step, count_of_k in _rounds(blocking, steps):
+                sums = _step(f, blocking, vector, (a, b), step, count_of_k, sums)
             after = [*_advance(f, blocking, a, b, steps)]
             after += [fetch_ahead(f, blocking, place, steps) for place in ahead]
             loop.next = [*after, *sums]
@@ -179,14 +179,15 @@ def _short_sum(
         left = k - whole
     else:
         left = k
-    for step in depth_order(blocking, left):
-        sums = _step(f, blocking, vector, pointers[0], pointers[1], step, sums)
+    for step, count_of_k in _rounds(blocking, left):
+        sums = _step(f, blocking, vector, (pointers[0], pointers[1]), step, count_of_k, sums)
     return list(sums)
 
 
-def depth_order(blocking: Blocking, count: int) -> Iterable[int]:
-    """The steps from an even place of the depth on."""
-    return pair_order(count) if blocking.in_pairs else range(count)
+def _rounds(blocking: Blocking, count: int) -> list[tuple[int, int]]:
+    """The steps from an even place of the depth on, each with how much of it is added."""
+    numbers = 2 if blocking.in_pairs else 1
+    return [(step, min(numbers, count - step)) for step in range(0, count, numbers)]
 
 
 def _long_sum(
@@ -204,8 +205,7 @@ def _long_sum(
         with f.loop(start, stop, str(steps), carried) as loop:
             b, *ahead = loop.values[: len(names)]
             sums = loop.values[len(names) :]
-            for step in depth_order(blocking, steps):
-                sums = _long_step(f, blocking, vector, (loop.index, b), step, sums)
+            sums = _long_step(f, blocking, vector, (loop.index, b), steps, sums)
             after = [fetch_ahead(f, blocking, place, steps) for place in ahead]
             loop.next = [_advance(f, blocking, "%a", b, steps)[1], *after, *sums]
         f.lines[-2] += f", !llvm.loop {aligned}"
@@ -218,14 +218,12 @@ def _long_step(
     blocking: Blocking,
     vector: Vector,
     at: tuple[str, str],
-    step: int,
+    count: int,
     sums: Sequence[str],
 ) -> list[str]:
-    """One column of A, `step` after a place of the depth, times one row of B."""
-    a_type, b_type = map(memory_type, _seen_types(blocking))
+    """One column of A, or a pair of them, at a place of the depth, times rows of B."""
+    a_type = memory_type(_seen_types(blocking)[0])
     chunk, (place, b) = blocking.a_chunk, at
-    place = f.emit(f"add i64 {place}, {step}") if step else place
-    b = f.offset(b, b_type, str(step * blocking.b_row))
     if chunk > 1:
         within = f.emit(f"and i64 {place}, {chunk - 1}")
         before = f.emit(f"lshr i64 {place}, {chunk.bit_length() - 1}")
@@ -236,8 +234,10 @@ def _long_step(
     if blocking.pack_b or blocking.kind == "streamed":
         next_piece = blocking.depth * blocking.b_row
         near = FETCHED // blocking.problem.itemsize if blocking.pack_b else next_piece
-        _fetch(f, vector, [f.offset(b, vector.element, str(near))], blocking.b_offsets, False)
-    return _step(f, blocking, vector, f.offset("%a", a_type, place), b, 0, sums)
+        rows = [near + i * blocking.b_row for i in range(count)]
+        rows = [f.offset(b, vector.element, str(row)) for row in rows]
+        _fetch(f, vector, rows, blocking.b_offsets, False)
+    return _step(f, blocking, vector, (f.offset("%a", a_type, place), b), 0, count, sums)
 
 
 def _advance(f: Function, blocking: Blocking, a: str, b: str, steps: int) -> tuple[str, str]:
@@ -269,19 +269,26 @@ def _step(
     f: Function,
     blocking: Blocking,
     vector: Vector,
-    a: str,
-    b: str,
+    sides: tuple[str, str],
     step: int,
+    count: int,
     sums: Sequence[str],
 ) -> list[str]:
-    """One column of A times one row of B."""
-    a_type, b_type = _seen_types(blocking)
-    start = step * blocking.b_row
-    row = [load(f, b_type, vector.lanes, b, start + offset) for offset in blocking.b_offsets]
-    row = multiplied(f, blocking, vector, row)
-    made = []
+    """One column of A times one row of B, or two of each in pairs."""
+    (a_type, b_type), (a, b) = _seen_types(blocking), sides
+    rows = [
+        [load(f, b_type, vector.lanes, b, q * blocking.b_row + x) for x in blocking.b_offsets]
+        for q in range(step, step + count)
+    ]
+    if count > 1:
+        row: Sequence[str] = [pair_of(f, vector, x, y) for x, y in zip(*rows, strict=True)]
+    else:
+        row = multiplied(f, blocking, vector, rows[0])
+    beside, made = 1 if blocking.a_chunk > 1 else blocking.a_column, []
     for r in range(blocking.tile.rows):
-        x = load(f, a_type, 1, a, step * blocking.a_column + r * blocking.a_row)
+        place = step * blocking.a_column + r * blocking.a_row
+        numbers = [load(f, a_type, 1, a, place + q * beside) for q in range(count)]
+        x = pair_of(f, Vector(vector.dtype), *numbers) if count > 1 else numbers[0]
         x = f.splat(x, vector)
         for v, y in enumerate(row):
             made.append(add_product(f, blocking, vector, x, y, sums[r * len(row) + v]))
