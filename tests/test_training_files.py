@@ -97,6 +97,7 @@ def test_a_damaged_file_is_passed_over(tmp_path):
     with pytest.raises(rlx.FileFormatError, match="its checksum differs"):
         made.restore(like=state(0), step=3)
     made.save(3, state(3))
+    made.wait()
     made.path(3).write_bytes(made.path(3).read_bytes().replace(b'"w"', b'"v"'))  # another name
     with pytest.raises(rlx.FileFormatError, match="its checksum differs"):
         made.restore(like=state(0), step=3)

@@ -23,10 +23,10 @@ MOST_ROWS = 16  # prompts that are continued at the same time
 class Completion:
     """What a model wrote after a prompt.
 
-    `text` and `tokens` are without what ended them; `reason` is "stop" if the model or a text of
-    `stop` ended it, else "length". `prompt_tokens` counts those of the prompt. If they were asked
-    for, `logprobs` are the logarithms of the tokens' probabilities, and `likeliest` has for each
-    place its likeliest tokens with theirs.
+    `text` is without what ended it, `tokens` without a token that ends texts; `reason` is "stop" if
+    such a token or a text of `stop` ended it, else "length". `prompt_tokens` counts those of the
+    prompt. If they were asked for, `logprobs` are the logarithms of the tokens' probabilities, and
+    `likeliest` has for each place its likeliest tokens with theirs.
     """
 
     text: str
