@@ -15,7 +15,7 @@ import numpy as np
 
 from ..ir.files import reaching
 from ..ir.ops.blocks import FORMATS
-from ..nn.blocks import BlockArray, quantize_blocks
+from ..nn.blocks import dequantize_blocks, quantize_blocks
 from .contents import Entry
 from .gguf_files import BLOCKS, DENSE, MAGIC, metadata_bytes, read_gguf
 from .sources import FileBytes
@@ -90,7 +90,7 @@ def _numbers(entry: Entry, chosen: str | None) -> tuple[bytes, float]:
     stored = entry.read()
     if chosen is None:
         return stored.tobytes(), 0.0
-    numbers = BlockArray(stored, entry.blocks).dequantize() if entry.blocks else stored
+    numbers = dequantize_blocks(stored, entry.blocks) if entry.blocks else stored
     numbers = np.asarray(numbers, np.float32)
     made = quantize_blocks(numbers, chosen)
     moved = np.asarray(made.dequantize()) - numbers

@@ -73,8 +73,9 @@ class Tokenizer:
         names of patterns that rlx does not know.
         """
         tokens = metadata.get(WHERE + "tokens")
-        is_list = isinstance(tokens, list) and all(isinstance(x, str) for x in tokens)
-        if not is_list or len(set(tokens)) < len(tokens):
+        if not isinstance(tokens, list) or not all(isinstance(x, str) for x in tokens):
+            refuse("the metadata has no list of different tokens")
+        if len(set(tokens)) < len(tokens):
             refuse("the metadata has no list of different tokens")
         kind = metadata.get(WHERE + "model")
         if not isinstance(kind, str) or kind not in BUILDERS:
