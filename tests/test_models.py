@@ -49,7 +49,6 @@ KINDS = [
     dict(architecture="llama", layers=2, scaling="factors", tied=True, window=None),
     dict(architecture="qwen2", layers=1, scaling="yarn", tied=False, window=None),
     dict(architecture="qwen3", layers=1, scaling="linear", tied=False, window=5),
-    dict(architecture="llama", layers=1, scaling="none", tied=False, window=4),
 ]
 
 
