@@ -29,6 +29,7 @@ METHODS = {
     "replay": "a field of DivergenceError",
     "resolve_conj": "torch",
     "resolve_neg": "torch",
+    "save_pretrained": "transformers",
     "to_dense": "torch",
 }
 
@@ -88,7 +89,7 @@ def methods_of_rlx() -> set[str]:
     return {name for path in HOUSE.rglob("*.py") for name in pattern.findall(path.read_text())}
 
 
-OTHERS = re.compile(r"\b(rlx|nn|optim|rnp|np|lax|jax|math|multiprocessing|sys)\.[\w.]+\(")
+OTHERS = re.compile(r"\b(rlx|nn|optim|rnp|np|lax|jax|math|masks|multiprocessing|sys)\.[\w.]+\(")
 
 
 def test_every_method_in_a_fix_exists():
@@ -108,7 +109,9 @@ def test_every_keyword_in_a_fix_is_one_of_a_function():
     known = {"xla_force_host_platform_device_count", "parents", "path", "cpu"}
     scipy = (rlx.scipy.special, rlx.scipy.linalg, rlx.scipy.interpolate)
     homes = (rlx, rnp, rnp.linalg, rlx.lax, nn, nn.losses, optim, rlx.random, rlx.tree, rlx.train)
-    for home in (*homes, *scipy):
+    later = (nn.masks, rlx.models, rlx.quantization, rlx.serve)
+    known |= {*rlx.models.language.Options.__annotations__, *parameters(rlx.models.Encoder.encode)}
+    for home in (*homes, *scipy, *later):
         for fn in (getattr(home, name) for name in dir(home)):
             if callable(fn):
                 known |= parameters(fn) | parameters(getattr(fn, "__call__", None))  # noqa: B004 (what it takes)

@@ -89,7 +89,7 @@ def family(
         if alibi and len(alibi) != math.prod(x.q.shape[1:3]):
             raise AttributeValueError(
                 f"there are {len(alibi)} slopes for the heads of q {x.q}",
-                fix="give one for each, `alibi=(...)`",
+                fix="give one for each head",
             )
         wanted = rest(x) if rest else ()
         if len(x.rest) != len(wanted):
