@@ -19,11 +19,11 @@ MINUS_ZERO = 0x8000  # of bfloat16
 
 
 def adds_pairs(host: Host) -> bool:
-    """Whether every sum of products of bfloat16 has this order.
+    """Whether kernels add products of bfloat16 in this order.
 
     Tile registers have another one, which depends on their own size.
     """
-    return host.batch_invariant and "bfloat16" in host.grouped and not host.has_tiles
+    return "bfloat16" in host.grouped and not host.has_tiles
 
 
 def beside_nothing(f: Function, vector: Vector, x: str) -> str:

@@ -191,7 +191,7 @@ def _fits_tiles(problem: Problem, host: Host) -> bool:
 
 
 def _in_pairs(problem: Problem, host: Host) -> bool:
-    """Whether sums have the order of `loops/pairs.py`."""
+    """Whether kernels add in the order of `loops/pairs.py`."""
     return problem.dtype == "bfloat16" and adds_pairs(host)
 
 

@@ -77,7 +77,8 @@ def as_kernel(step: Contraction, host: Host) -> Kernel:
     """The contraction as loops, in the kernel's order if the host is invariant."""
     how = IN_TURN if host.batch_invariant and step.dtype.kind == "f" else "add"
     given = {NAMES[step.lhs.dtype], NAMES[step.rhs.dtype]}
-    if given == {"bfloat16"} and NAMES[step.dtype] == "float32" and adds_pairs(host):
+    is_half = given == {"bfloat16"} and NAMES[step.dtype] == "float32"
+    if how == IN_TURN and is_half and adds_pairs(host):
         how = IN_PAIRS
 
     def converted(e: Expr) -> Expr:
