@@ -14,6 +14,7 @@ from real_models import smollm, smollm_path
 
 import rlx
 from rlx.ir.ops.blocks import FORMATS
+from rlx.models.sampling import Sampling, Settled
 from rlx.nn import BlockArray
 
 PROMPT = "The capital of France is Paris, and that of Italy is"
@@ -125,6 +126,14 @@ def test_greedy_tokens_are_the_likeliest():
     assert [list(x) for x in found.likeliest] == [[token] for token in found.tokens]
     assert found.text.startswith(" Paris")
     assert "".join(model.stream(PROMPTS[0], max_tokens=4)) == found.text
+
+
+def test_the_least_temperature_takes_the_likeliest():
+    logits = np.random.default_rng(0).normal(size=(2, 50)).astype("float32") * 9
+    none, zeros = np.zeros((2, 4), "int32"), np.zeros(2, "int32")
+    for more in ({}, {"top_k": 5, "top_p": 0.9, "min_p": 0.1}):
+        how = Settled([Sampling(temperature=1e-39, seed=i, **more) for i in range(2)])
+        assert how.draw(logits, none, zeros, zeros, False).tokens == logits.argmax(-1).tolist()
 
 
 def test_stop_texts_end_a_text():

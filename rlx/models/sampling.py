@@ -185,7 +185,9 @@ def _with_noise(logits: Any, index: Any, how: dict[str, Any]) -> Any:
     """Logits whose greatest is a random draw (Gumbel's trick)."""
     temperature = how["temperature"][:, None]
     cut = rnp.any((how["top_k"] > 0) | (how["top_p"] < 1) | (how["min_p"] > 0))
-    divided = logits / rnp.where(temperature > 0, temperature, 1.0)
+    # the greatest becomes 0, so that no temperature makes it infinite
+    below = logits - rnp.max(logits, -1, keepdims=True)
+    divided = below / rnp.where(temperature > 0, temperature, 1.0)
     kept = lax.cond(cut, _truncated, lambda x, _: x, divided, how)
 
     def noise(seed: Any, index: Any) -> Any:
