@@ -7,7 +7,6 @@ what would take more memory than the file's size and `ROOM`.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
@@ -102,9 +101,12 @@ def checked_type(name: str, dtype: np.dtype, shape: Any) -> Type:
     """The type of an array whose sizes a file claims."""
     if not isinstance(shape, list | tuple) or len(shape) > MOST_AXES:
         refuse(f"{shown(name)} has no shape")
-    if not all(type(n) is int and 0 <= n <= MOST_STEPS for n in shape):
-        refuse(f"{shown(name)} has sizes that are none")
-    if math.prod(n for n in shape if n) * dtype.itemsize > MOST_STEPS:
+    nbytes = dtype.itemsize
+    for n in shape:  # of which a file may have very many
+        if type(n) is not int or not 0 <= n <= MOST_STEPS:
+            refuse(f"{shown(name)} has sizes that are none")
+        nbytes *= n or 1
+    if nbytes > MOST_STEPS:
         refuse(f"{shown(name)} has a shape that no memory holds")
     return Type(dtype, tuple(shape))
 

@@ -97,7 +97,8 @@ def filled(contents: Contents, like: Any, only: Only, rename: Rename) -> tuple[A
                 mismatched[name] = f"{entry} in the file, {_described(leaf)} in the tree"
         leaves.append(value)
     unexpected = {n: str(e) for n, e in entries.items() if n not in wanted and is_chosen(n)}
-    static = {} if rename else _other_static(contents.static, static_fields(like), is_chosen)
+    theirs = static_fields(like) if contents.static and not rename else {}
+    static = _other_static(contents.static, theirs, is_chosen)
     report = LoadReport(missing, unexpected, mismatched, static)
     return pytree.unflatten(structure, leaves), report
 
@@ -269,7 +270,9 @@ def _placed(value: Any, leaf: Any) -> Any:
         return found if isinstance(leaf, np.ndarray) else found[()]
     if not isinstance(value, Array):  # a Python number
         value = new_array(np.array(value, _type(leaf).dtype))
-    return value.to(leaf.device) if isinstance(leaf, Array) else value
+    if not isinstance(leaf, Array) or leaf._device is value._device:
+        return value
+    return value.to(leaf.device)
 
 
 def _other_static(

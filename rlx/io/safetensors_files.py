@@ -32,6 +32,7 @@ from .contents import (
 )
 from .sources import Source, array_in
 
+FIELDS = {"dtype", "shape", "data_offsets"}
 DTYPE_NAMES = {
     "BOOL": "bool",
     "I8": "int8",
@@ -96,7 +97,7 @@ def _entry(
     name: str, row: Any, data: Source, body: int, spans: list[tuple[int, int, str]]
 ) -> Entry:
     """An array as the header describes it; notes where it lies, from the start of the body on."""
-    if not isinstance(row, dict) or row.keys() != {"dtype", "shape", "data_offsets"}:
+    if not isinstance(row, dict) or row.keys() != FIELDS:
         refuse(f"{shown(name)} has no dtype, shape and data_offsets")
     dtype, offsets = row["dtype"], row["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPE_NAMES:
