@@ -39,7 +39,7 @@ def prepare(
     if len(arrays) != len(params):
         raise wrong_count(name, len(params), len(arrays))
     places = [p.origin or f"argument {i} of {name}" for i, p in enumerate(params)]
-    shapes = tuple([getattr(x, "shape", None) for x in arrays])
+    shapes = tuple([x.shape if isinstance(x, Array | np.ndarray) else None for x in arrays])
     if None in shapes:  # a number, or a list
         known = None
     types = None if known is None else known.get(shapes)
