@@ -187,6 +187,11 @@ def test_streams_deadlines_and_cancelled_requests():
     stream = one.stream([5, 6], max_tokens=20)
     assert list(stream) == [] and one.scheduler.is_idle  # without a tokenizer there is no text
     assert one.submit([5], max_tokens=0).reason == "length"
+    del stream
+    dropped = one.stream([5, 6], max_tokens=20)
+    assert not one.scheduler.is_idle
+    del dropped  # never asked for a piece
+    assert one.scheduler.is_idle
     gone = one.submit([5, 6], max_tokens=20)
     one.cancel(gone), one.cancel(gone)
     assert gone.reason == "cancelled" and not one.step()
@@ -216,6 +221,17 @@ def test_more_prompts_than_may_wait_are_continued_and_an_error_ends_all():
     with pytest.raises(rlx.BoundsError, match="there is no token 48"):
         one.generate([[1], [48]], max_tokens=3)
     assert one.scheduler.is_idle
+
+
+def test_a_step_that_fails_ends_the_engine(monkeypatch):
+    one = Engine(small_model(), cache="16K", page_size=4, step_tokens=8, max_sequences=4)
+    tickets = [one.submit([5, 6], max_tokens=4) for _ in range(2)]
+    monkeypatch.setattr(one, "_draw", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        one.step()
+    assert [t.reason for t in tickets] == ["error", "error"]
+    with pytest.raises(rlx.DeviceFailure, match="a step raised ZeroDivisionError"):
+        one.generate([5, 6])
 
 
 @pytest.mark.parametrize("device", ["reference", "xla"])

@@ -16,7 +16,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..ir.errors import AttributeValueError, QueueFullError
+from ..ir.errors import AttributeValueError, DeviceFailure, QueueFullError
 from ..ir.types import as_dtype
 from ..models.generation import Completion, Request as Text
 from ..models.language import LanguageModel, Prompts
@@ -107,6 +107,7 @@ class Engine:
         self._steps = PagedSteps(model.steps(size, name), count)
         self._poisons = flag("poison", poison)
         self.steps = self.computed = self.written = 0  # steps, tokens computed, tokens written
+        self.error: BaseException | None = None  # what ended it
         self._tickets: dict[Request, Ticket] = {}
         self._turn = threading.Lock()  # of the thread that computes a step
         self._lock = threading.RLock()  # of the bookkeeping, held for moments
@@ -129,8 +130,14 @@ class Engine:
         is. One with the prompt of the ticket `after` waits until that is computed, to share it.
         `listener` is called whenever there are news. The other `options` are those of
         `LanguageModel.generate`, and so are the errors; a prompt that the cache can never hold is
-        an `AttributeValueError`, one too many a `QueueFullError`.
+        an `AttributeValueError`, one too many a `QueueFullError`, any after a step that raised an
+        error a `DeviceFailure`.
         """
+        if self.error is not None:
+            raise DeviceFailure(
+                f"the engine has ended: a step raised {type(self.error).__name__}",
+                fix="make another engine; the first error says why",
+            ) from self.error
         text = self.model.text(prompt, **options)
         if not isinstance(tenant, str):
             raise wrong("submit: tenant", tenant, "a text", "give a name")
@@ -161,28 +168,40 @@ class Engine:
                 self._forget_ended()
 
     def step(self) -> bool:
-        """Compute one step of all requests; false if there was nothing to do."""
-        with self._turn:
-            with self._lock:
-                chunks = self.scheduler.plan(self._clock())
-                self._forget_ended()
-                stale = self.scheduler.pages.take_stale()
-                asked = [self._tickets[chunk.request] for chunk in chunks if chunk.is_last]
-            if self._poisons and stale:
-                self._steps.poison(stale)
-            logits = self._steps(_batch(chunks)) if chunks else None
-            drawn = self._draw([ticket.text for ticket in asked], logits) if asked else None
-            with self._lock:
-                self.steps += bool(chunks)
-                self.computed += sum(len(chunk.tokens) for chunk in chunks)
-                self.written += len(asked)
-                self.scheduler.complete(self._taken(asked, drawn) if drawn else {})
-                self._forget_ended()
-            return bool(chunks)
+        """Compute one step of all requests; false if there was nothing to do.
 
-    def fail(self, error: BaseException) -> None:
-        """End all requests, because a step ended with an `error`."""
+        A step that raises an error ends all requests, and the engine: what its pages hold is not
+        known then.
+        """
+        with self._turn:
+            try:
+                return self._step()
+            except BaseException as error:
+                self._fail(error)
+                raise
+
+    def _step(self) -> bool:
         with self._lock:
+            chunks = self.scheduler.plan(self._clock())
+            self._forget_ended()
+            stale = self.scheduler.pages.take_stale()
+            asked = [self._tickets[chunk.request] for chunk in chunks if chunk.is_last]
+        if self._poisons and stale:
+            self._steps.poison(stale)
+        logits = self._steps(_batch(chunks)) if chunks else None
+        drawn = self._draw([ticket.text for ticket in asked], logits) if asked else None
+        with self._lock:
+            self.steps += bool(chunks)
+            self.computed += sum(len(chunk.tokens) for chunk in chunks)
+            self.written += len(asked)
+            self.scheduler.complete(self._taken(asked, drawn) if drawn else {})
+            self._forget_ended()
+        return bool(chunks)
+
+    def _fail(self, error: BaseException) -> None:
+        """End all requests, and take no others."""
+        with self._lock:
+            self.error = error
             for ticket in list(self._tickets.values()):
                 self.scheduler.cancel(ticket.request, "error")
             self._forget_ended()
@@ -221,11 +240,14 @@ class Engine:
         A stream that is closed before its end cancels its request.
         """
         ticket = self.submit(prompt, **options)
-        return self._pieces(ticket)
+        pieces = self._pieces(ticket)
+        next(pieces)  # begun, it cancels the request when it is dropped
+        return pieces
 
     def _pieces(self, ticket: Ticket) -> Iterator[str]:
         told = 0
         try:
+            yield ""
             while not ticket.reason:
                 self.step()
                 yield from ticket.pieces[told:]

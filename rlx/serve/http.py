@@ -111,7 +111,7 @@ class Server:
         """The answer to a `request` for a chat, or else for completions."""
         if not self.is_ready:
             raise BadRequest("the server is shutting down", status=503)
-        if self.runner.error is not None:  # nobody would compute it
+        if self.engine.error is not None:  # nobody would compute it
             raise BadRequest("the engine has failed", status=503)
         tenant = self.tenant(request)
         asked = api.asked(await self.body(request), is_chat)
@@ -120,7 +120,7 @@ class Server:
         names = api.Names(f"{kind}-{secrets.token_hex(12)}", int(time.time()), self.name, is_chat)
         if asked.is_stream:
             parts = self._parts(names, asked, listeners)
-            return StreamingResponse(_events(parts), media_type="text/event-stream")
+            return _Stream(parts, lambda: self._cancel(listeners))
         return await self._whole(request, names, listeners)
 
     async def _whole(self, request: Request, names: api.Names, all_: list[Listener]) -> Response:
@@ -184,17 +184,16 @@ class Server:
                 found_all = [x.ticket.completion() for x in all_]
                 cost = api.usage(found_all, _prompt_tokens(all_))
                 yield {**names.head(True), "choices": [], "usage": cost}
-        finally:  # who has left costs no more
+        finally:
             for task in tasks:
                 task.cancel()
-            self._cancel(all_)
 
     # -- how it is ---------------------------------------------------------------------------------
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether steps go on, and what is known of it."""
         age = time.monotonic() - self.runner.beat
-        is_well = self.runner.error is None and age < OLD
+        is_well = self.engine.error is None and age < OLD
         scheduler = self.engine.scheduler
         return is_well, {
             "status": "ok" if is_well else "failed",
@@ -282,6 +281,21 @@ async def _left(request: Request) -> None:
     """Wait until the caller leaves."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+@final
+class _Stream(StreamingResponse):
+    """Parts as events; at its end, or when the caller leaves, even at once, `leave` is called."""
+
+    def __init__(self, parts: AsyncIterator[dict[str, Any]], leave: Callable[[], None]) -> None:
+        super().__init__(_events(parts), media_type="text/event-stream")
+        self._leave = leave
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
 
 
 async def _events(parts: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:

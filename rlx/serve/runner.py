@@ -18,13 +18,12 @@ class Runner:
     """Computes the steps of an `engine` in a thread of its own.
 
     It does so from `start` to `stop`. `beat` is when it last was seen to go on, on the clock
-    `time.monotonic`; `error` is what ended it.
+    `time.monotonic`.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.beat = time.monotonic()
-        self.error: BaseException | None = None
         self._work = threading.Event()
         self._stops = False
         self._thread = threading.Thread(target=self._run, name="rlx.serve", daemon=True)
@@ -53,9 +52,7 @@ class Runner:
         while not self._stops:
             try:
                 is_busy = self.engine.step()
-            except BaseException as error:
-                self.error = error
-                self.engine.fail(error)
+            except BaseException:  # the engine knows it, and has told all who wait
                 return
             self.beat = time.monotonic()
             if not is_busy:
