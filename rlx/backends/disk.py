@@ -84,7 +84,7 @@ class DiskCache:
         try:
             with open(os.open(unfinished, _CREATE, 0o600), "wb") as file:
                 for part in parts:
-                    file.write(part)
+                    file.write(part.data if isinstance(part, np.ndarray) else part)
                 if size > SYNCED:
                     file.flush()
                     os.fsync(file.fileno())

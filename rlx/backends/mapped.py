@@ -32,7 +32,7 @@ def content_key(code: Sequence[bytes], arrays: Sequence[np.ndarray]) -> str:
     digests = [b""] * len(parts)
 
     def digest(number: int) -> None:
-        digests[number] = hashlib.sha256(parts[number]).digest()
+        digests[number] = hashlib.sha256(parts[number].data).digest()
 
     shared_out(digest, [x.nbytes for x in parts])
     return hashed("arrays", digests, [(x.dtype.name, x.shape) for x in arrays])
