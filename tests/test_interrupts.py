@@ -190,7 +190,7 @@ def _sorts() -> None:
     import rlx
     import rlx.numpy as rnp
 
-    x = np.random.default_rng(0).random(10_000_000)
+    x = np.random.default_rng(0).random(30_000_000)
     ordered = rlx.jit(rnp.sort)
     wanted = np.asarray(ordered(x))
     whole, stopped = [], []
@@ -207,6 +207,7 @@ def _sorts() -> None:
 
 def run_all(names: Sequence[str] = ()) -> None:
     """What the tests start in processes of their own: all kinds, or some."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what `nohup` starts ignores it
     is_sound = _soundness()
     for name, run in _kinds().items():
         if not names or name in names:
