@@ -132,13 +132,13 @@ def test_a_model_trains_as_on_the_cpu():
     random = np.random.default_rng(0)
     x, y = random.normal(size=(2, 8, 8, 1)).astype(np.float32), np.array([1, 0])
     keys = rlx.random.split(rlx.random.key(0), 2)
-    conv, norm = rlx.nn.Conv(1, 3, 3, key=keys[0]), rlx.nn.LayerNorm(3)
+    conv, norm = rlx.nn.Conv(1, 3, (3, 3), key=keys[0]), rlx.nn.LayerNorm(3)
     model = (conv, norm, rlx.nn.Linear(3, 2, key=keys[1]))
     adam = rlx.optim.adam(1e-2)
 
     def loss(model, x, y):
         conv, norm, out = model
-        h = norm(rlx.nn.max_pool(rlx.nn.relu(conv(x)), 2)).mean((1, 2))
+        h = norm(rlx.nn.max_pool(rlx.nn.relu(conv(x)), (2, 2))).mean((1, 2))
         return rlx.nn.losses.cross_entropy(out(h), y).mean()
 
     def step(model, state, x, y):

@@ -54,6 +54,8 @@ def _check_places(tables: Type, sequence: Type, positions: Type, count: Any) -> 
         if x.rank != rank:
             axes = "(sequences, pages)" if rank == 2 else "(tokens,)"
             raise ShapeError(f"{what} is {x}", fix=f"give an array of shape {axes}")
+    if tables.shape[0] == 0 and count != 0:
+        raise ShapeError(f"tables {tables} have no sequence", fix="give one for each token's")
     if not sequence.shape == positions.shape == (count,):
         raise ShapeError(
             f"there are {count} tokens, sequence is {sequence} and positions {positions}",
@@ -108,6 +110,8 @@ def paged_attention(
     the table there are none.
     """
     check_kind(q, ["float"])
+    if q.dtype.itemsize == 1:
+        raise DtypeError(f"q is {q}", fix="convert it: q.astype('bfloat16')")
     _check_pages(q, k_pages, v_pages, scales)
     if scale != scale:
         raise AttributeValueError("`scale` is not a number", fix="use 1 / sqrt(d), say")
