@@ -53,7 +53,7 @@ def target_of(host: Host) -> Target:
     """The lowering target of a processor."""
     return Target(
         "cpu",
-        wants=WHOLE,
+        wants=frozenset(WHOLE),
         lanes=host.lanes(4),
         local_bytes=LOCAL_BYTES,
         most_ranked=MOST_RANKED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Protocol
 
 from ...ir.dims import Size
@@ -10,7 +11,11 @@ from .llvm.host import Host
 from .llvm.text import Function, Module
 from .loops.kernels import Layout
 
-WHOLE = frozenset({"block_dot", "paged_attention", "segmented_dot"})
+WHOLE = {  # op: the file with its code, and the class there
+    "block_dot": (".packed.product", "BlockProduct"),
+    "paged_attention": (".paged_attention", "PagedAttention"),
+    "segmented_dot": (".segmented_dot", "SegmentedDot"),
+}
 
 
 class Whole(Protocol):
@@ -37,14 +42,5 @@ class Whole(Protocol):
 
 def whole_op(step: LibraryCall, host: Host) -> Whole:
     """Plan a call of an op that is wanted; its code is loaded when one comes."""
-    if step.op.name == "paged_attention":
-        from .paged_attention import PagedAttention
-
-        return PagedAttention.of(step, host)
-    if step.op.name == "segmented_dot":
-        from .segmented_dot import SegmentedDot
-
-        return SegmentedDot.of(step, host)
-    from .packed.product import BlockProduct
-
-    return BlockProduct.of(step, host)
+    file, name = WHOLE[step.op.name]
+    return getattr(import_module(file, __package__), name).of(step, host)
