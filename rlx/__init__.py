@@ -58,12 +58,14 @@ from .ir.errors import (
     StaticArgumentError as StaticArgumentError,
     StructureError as StructureError,
     SymbolicSizeError as SymbolicSizeError,
+    TaskTimeoutError as TaskTimeoutError,
     UnknownDeviceError as UnknownDeviceError,
     UnknownPrimitive as UnknownPrimitive,
     UnrolledLoopWarning as UnrolledLoopWarning,
     UnsupportedDtype as UnsupportedDtype,
     UnsupportedOp as UnsupportedOp,
     VerifyError as VerifyError,
+    WorkerLostError as WorkerLostError,
 )
 from .ir.lazy import door as _door
 from .ir.policy import Policy as Policy
@@ -127,6 +129,7 @@ if TYPE_CHECKING:
         serve as serve,
         train as train,
         tree_util as tree_util,
+        workers as workers,
     )
     from .interop.coreml import export_coreml as export_coreml
     from .interop.export import (
@@ -201,12 +204,13 @@ if TYPE_CHECKING:
         SymbolicZero as SymbolicZero,
         float0 as float0,
     )
+    from .workers import WorkerPool as WorkerPool
 else:
     __getattr__, __dir__ = _door(
         __name__,
         (
             "flatten_util image interop io ir lax models nn numpy ops optim quantization random "
-            "scipy serve train tree_util runtime.distributed transforms.ad_checkpoint "
+            "scipy serve train tree_util workers runtime.distributed transforms.ad_checkpoint "
             "transforms.checkpoint_policies transforms.testing"
         ).split(),
         {
@@ -237,6 +241,7 @@ else:
             "transforms.solve": "custom_linear_solve custom_root",
             "transforms.vmap": "vmap",
             "transforms.zeros": "CustomVJPPrimal Float0 SymbolicZero float0",
+            "workers": "WorkerPool",
         },
         errors.with_advice(
             "rlx",

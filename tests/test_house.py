@@ -51,7 +51,8 @@ MAY_IMPORT = {  # floor -> the floors below it
     "interop": (*EVERYTHING, "nn", "optim"),
     "io": (*EVERYTHING, "nn", "optim"),
     "models": (*MODELS, "runtime", "nn", "io"),
-    "serve": (*EVERYTHING, "nn", "optim", "io", "models"),
+    "workers": ("ir", "trace"),
+    "serve": (*EVERYTHING, "nn", "optim", "io", "models", "workers"),
     "viz": (*EVERYTHING, "nn", "optim"),
     "cli": (*EVERYTHING, "nn", "optim", "io", "models", "interop", "serve"),
 }

@@ -241,6 +241,14 @@ class QueueFullError(RlxError, RuntimeError):
     """As many requests wait as may."""
 
 
+class WorkerLostError(RlxError, RuntimeError):
+    """A process that computed for this one has ended, and what it computed with it."""
+
+
+class TaskTimeoutError(RlxError, TimeoutError):
+    """A call that took more time than it may."""
+
+
 class VerifyError(RlxError, ValueError):
     """A graph that breaks a rule of its level."""
 

@@ -10,25 +10,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
 
-from ..ir.errors import AttributeValueError, DeviceFailure, QueueFullError
+from ..ir.errors import AttributeValueError, DeviceFailure
 from ..ir.types import as_dtype
 from ..models.generation import Completion, Request as Text
-from ..models.language import LanguageModel, Prompts
+from ..models.language import LanguageModel
 from ..models.sampling import Drawn, Settled
 from ..models.steps import Batch
-from ..trace.arguments import count_of, flag, wrong
+from ..trace.arguments import bytes_of, count_of, flag, wrong
 from ..trace.axes import integer, number
 from .pages import PagePool
 from .scheduler import Chunk, Request, Scheduler
 from .steps import PagedSteps
-
-UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+from .writer import Writer
 
 
 @final
@@ -44,11 +43,13 @@ class Ticket:
     ) -> None:
         self.text, self.request, self._listener = text, request, listener
         self.pieces: list[str] = []  # of the text, as they became sure
+        self.error: Exception | None = None  # why its reason is "error", if that is known
+        self._reason = text.reason  # known when all pieces are there
 
     @property
     def reason(self) -> str:
         """How it ended: "stop", "length", "deadline", "cancelled"; "" before."""
-        return self.text.reason or self.request.finished or ""
+        return self._reason or self.request.finished or ""
 
     def completion(self) -> Completion:
         """What was written so far."""
@@ -58,6 +59,7 @@ class Ticket:
         """Add a `piece` of text, and call the listener."""
         if piece:
             self.pieces.append(piece)
+        self._reason = self.text.reason
         if self._listener is not None:
             self._listener()
 
@@ -65,8 +67,15 @@ class Ticket:
         return f"Ticket({self.request!r})"
 
 
+def tenant_of(given: Any) -> str:
+    """Check the name of a tenant."""
+    if isinstance(given, str):
+        return given
+    raise wrong("submit: tenant", given, "a text", "give a name")
+
+
 @final
-class Engine:
+class Engine(Writer):
     """Continues many texts at a time, each with the bits it gets alone.
 
     `model` computes; `cache` is the memory for keys and values, in bytes or as text ("256M"), taken
@@ -92,7 +101,7 @@ class Engine:
     ) -> None:
         self.model, self._clock = model, clock
         size, name = count_of("page_size", page_size, 1), as_dtype(dtype).name
-        count = _bytes_of(cache) // self._page_bytes(size, name)
+        count = bytes_of("cache", cache) // self._page_bytes(size, name)
         if not count:
             raise AttributeValueError(
                 f"a cache of {cache} has no room for a page of {size} tokens",
@@ -108,6 +117,7 @@ class Engine:
         self._poisons = flag("poison", poison)
         self.steps = self.computed = self.written = 0  # steps, tokens computed, tokens written
         self.error: BaseException | None = None  # what ended it
+        self.beat = time.monotonic()  # when `step` was last done
         self._tickets: dict[Request, Ticket] = {}
         self._turn = threading.Lock()  # of the thread that computes a step
         self._lock = threading.RLock()  # of the bookkeeping, held for moments
@@ -139,13 +149,11 @@ class Engine:
                 fix="make another engine; the first error says why",
             ) from self.error
         text = self.model.text(prompt, **options)
-        if not isinstance(tenant, str):
-            raise wrong("submit: tenant", tenant, "a text", "give a name")
         request = Request(
             text.prompt,
             max(text.limit, 1),
             priority=integer("submit: priority", priority),
-            tenant=tenant,
+            tenant=tenant_of(tenant),
             root=tenant.encode(),
             stop_tokens=self.model.ends,
             deadline=None
@@ -175,7 +183,9 @@ class Engine:
         """
         with self._turn:
             try:
-                return self._step()
+                is_busy = self._step()
+                self.beat = time.monotonic()
+                return is_busy
             except BaseException as error:
                 self._fail(error)
                 raise
@@ -206,54 +216,19 @@ class Engine:
                 self.scheduler.cancel(ticket.request, "error")
             self._forget_ended()
 
-    def generate(self, prompts: Prompts, **options: Any) -> Any:
-        """Continue `prompts`: one text or list of tokens, or several.
-
-        Returns a `Completion` for one and a list for several. `options` and errors are those of
-        `submit`.
-        """
-        listed, is_one = self.model.prompts(prompts)
-        tickets: list[Ticket] = []
-        try:
-            for prompt in listed:
-                tickets.append(self._submitted(prompt, options))
-            while not all(ticket.reason for ticket in tickets):
-                self.step()
-        finally:  # an error of one is the end of all
-            for ticket in tickets:
-                self.cancel(ticket)
-        found = [ticket.completion() for ticket in tickets]
-        return found[0] if is_one else found
-
-    def _submitted(self, prompt: Sequence[int], options: dict[str, Any]) -> Ticket:
-        """The ticket of a prompt, as soon as there is room among those who wait."""
-        while True:
-            try:
-                return self.submit(prompt, **options)
-            except QueueFullError:
-                if not self.step():
-                    raise
-
-    def stream(self, prompt: str | Sequence[int], **options: Any) -> Iterator[str]:
-        """Yield the text after `prompt` as it is written, with `options` of `submit`.
-
-        A stream that is closed before its end cancels its request.
-        """
-        ticket = self.submit(prompt, **options)
-        pieces = self._pieces(ticket)
-        next(pieces)  # begun, it cancels the request when it is dropped
-        return pieces
-
-    def _pieces(self, ticket: Ticket) -> Iterator[str]:
-        told = 0
-        try:
-            yield ""
-            while not ticket.reason:
-                self.step()
-                yield from ticket.pieces[told:]
-                told = len(ticket.pieces)
-        finally:
-            self.cancel(ticket)
+    def numbers(self) -> dict[str, float]:
+        """What it has done and what it holds, by name."""
+        scheduler = self.scheduler
+        return {
+            "running": len(scheduler.running),
+            "waiting": len(scheduler.waiting),
+            "preemptions": scheduler.preemptions,
+            "pages": scheduler.pages.count,
+            "pages_free": scheduler.pages.available,
+            "steps": self.steps,
+            "tokens_computed": self.computed,
+            "tokens_written": self.written,
+        }
 
     def _draw(self, texts: Sequence[Text], logits: Any) -> Drawn:
         """The next token of each of some texts."""
@@ -303,15 +278,3 @@ def _batch(chunks: Sequence[Chunk]) -> Batch:
         table,
         np.array([end - 1 for end, c in zip(ends, chunks, strict=True) if c.is_last], "int32"),
     )
-
-
-def _bytes_of(cache: int | str) -> int:
-    """A number of bytes, given as one or as text such as "256M"."""
-    if not isinstance(cache, str):
-        return count_of("cache", cache, 1, 2**50)
-    number, unit = cache[:-1], cache[-1:].upper()
-    if not number.isdecimal() or unit not in UNITS:
-        raise AttributeValueError(
-            f"cache is {cache!r}", fix='give bytes, or a whole number with K, M or G: "256M"'
-        )
-    return int(number) * UNITS[unit]

@@ -20,10 +20,10 @@ from starlette.routing import Route
 from ..ir.errors import QueueFullError, RlxError
 from ..models.generation import Completion
 from . import openai_api as api
-from .engine import Engine
 from .metrics import Metrics
 from .openai_api import Asked, BadRequest
 from .runner import Listener, Runner
+from .writer import Writer
 
 OLD = 30.0  # seconds without a step, after which the server says that it is ill
 RETRY = "1"  # seconds after which one may try again
@@ -38,7 +38,7 @@ class Server:
     """
 
     def __init__(
-        self, engine: Engine, name: str, keys: Sequence[str], most_bytes: int, timeout: float
+        self, engine: Writer, name: str, keys: Sequence[str], most_bytes: int, timeout: float
     ) -> None:
         self.engine, self.name, self.timeout = engine, name, timeout
         self.runner, self.metrics = Runner(engine), Metrics(engine)
@@ -192,19 +192,18 @@ class Server:
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether steps go on, and what is known of it."""
-        age = time.monotonic() - self.runner.beat
+        age, numbers = time.monotonic() - self.engine.beat, self.engine.numbers()
         is_well = self.engine.error is None and age < OLD
-        scheduler = self.engine.scheduler
         return is_well, {
             "status": "ok" if is_well else "failed",
             "seconds_since_step": round(age, 3),
-            "running": len(scheduler.running),
-            "waiting": len(scheduler.waiting),
+            "running": numbers["running"],
+            "waiting": numbers["waiting"],
         }
 
 
 def application(
-    engine: Engine,
+    engine: Writer,
     *,
     name: str = "model",
     keys: Sequence[str] = (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import final
 
 from prometheus_client import (
@@ -12,32 +13,35 @@ from prometheus_client import (
     generate_latest,
 )
 
-from .engine import Engine
+from .writer import Writer
+
+ABOUT = {
+    "running": "Requests that run",
+    "waiting": "Requests that wait",
+    "preemptions": "Requests that made room for others",
+    "pages": "Pages of the cache",
+    "pages_free": "Pages that can be promised",
+    "steps": "Steps computed",
+    "tokens_computed": "Tokens computed",
+    "tokens_written": "Tokens written",
+    "workers": "Processes that compute",
+    "restarts": "Processes that died and were replaced",
+}
 
 
 @final
 class Metrics:
     """The numbers of one server with its `engine`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Writer) -> None:
         self._registry = CollectorRegistry()
         self._answers = Counter(
             "rlx_http_answers", "Answers by route and status", ["path", "status"],
             registry=self._registry,
         )  # fmt: skip
-        scheduler = engine.scheduler
-        for name, text, value in (
-            ("running", "Requests that run", lambda: len(scheduler.running)),
-            ("waiting", "Requests that wait", lambda: len(scheduler.waiting)),
-            ("preemptions", "Requests that made room for others", lambda: scheduler.preemptions),
-            ("pages", "Pages of the cache", lambda: scheduler.pages.count),
-            ("pages_free", "Pages that can be promised", lambda: scheduler.pages.available),
-            ("steps", "Steps computed", lambda: engine.steps),
-            ("tokens_computed", "Tokens computed", lambda: engine.computed),
-            ("tokens_written", "Tokens written", lambda: engine.written),
-        ):
-            gauge = Gauge(f"rlx_{name}", text, registry=self._registry)
-            gauge.set_function(value)
+        for name in engine.numbers():
+            gauge = Gauge(f"rlx_{name}", ABOUT[name], registry=self._registry)
+            gauge.set_function(functools.partial(_number, engine, name))
 
     def count(self, path: str, status: int) -> None:
         """Count an answer of the route `path` with a `status`."""
@@ -46,3 +50,7 @@ class Metrics:
     def text(self) -> tuple[bytes, str]:
         """All numbers as text, and its content type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+
+def _number(engine: Writer, name: str) -> float:
+    return engine.numbers().get(name, 0.0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncIterator
 from typing import Any, final
 
-from .engine import Engine, Ticket
+from .engine import Ticket
+from .writer import Writer
 
 BEAT = 0.5  # seconds that the thread waits for work at a time
 
@@ -17,13 +17,11 @@ BEAT = 0.5  # seconds that the thread waits for work at a time
 class Runner:
     """Computes the steps of an `engine` in a thread of its own.
 
-    It does so from `start` to `stop`. `beat` is when it last was seen to go on, on the clock
-    `time.monotonic`.
+    It does so from `start` to `stop`.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Writer) -> None:
         self.engine = engine
-        self.beat = time.monotonic()
         self._work = threading.Event()
         self._stops = False
         self._thread = threading.Thread(target=self._run, name="rlx.serve", daemon=True)
@@ -54,7 +52,6 @@ class Runner:
                 is_busy = self.engine.step()
             except BaseException:  # the engine knows it, and has told all who wait
                 return
-            self.beat = time.monotonic()
             if not is_busy:
                 self._work.wait(BEAT)
                 self._work.clear()

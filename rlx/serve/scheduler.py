@@ -82,6 +82,19 @@ class Request:
         return f"Request({len(self.prompt)} + {len(self.output)} tokens, {state})"
 
 
+def check_fits(pages: PagePool, request: Request) -> None:
+    """Check that a cache of these `pages` can hold a `request`.
+
+    Raises an `AttributeValueError` if it never can.
+    """
+    if pages.needed(request.most) > pages.count:
+        raise AttributeValueError(
+            f"a prompt of {len(request.prompt)} tokens and max_tokens={request.max_tokens} "
+            f"need room for {request.most} tokens, the cache has {pages.count * pages.size}",
+            fix="shorten the prompt, lower max_tokens, or give the cache more memory",
+        )
+
+
 @record
 class Chunk:
     """`tokens` of one `request` that a step computes."""
@@ -146,13 +159,7 @@ class Scheduler:
         One that the cache can never hold is an `AttributeValueError` with both numbers, one more
         than `max_waiting` a `QueueFullError`.
         """
-        most, room = request.most, self.pages.count * self.pages.size
-        if self.pages.needed(most) > self.pages.count:
-            raise AttributeValueError(
-                f"a prompt of {len(request.prompt)} tokens and max_tokens={request.max_tokens} "
-                f"need room for {most} tokens, the cache has {room}",
-                fix="shorten the prompt, lower max_tokens, or give the cache more memory",
-            )
+        check_fits(self.pages, request)
         if len(self.waiting) >= self.max_waiting:
             raise QueueFullError(
                 f"{len(self.waiting)} requests wait already", fix="try again later"

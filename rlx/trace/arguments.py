@@ -64,6 +64,21 @@ def count_of(what: str, given: Any, least: int = 0, most: int = 2**31 - 1) -> in
     )
 
 
+UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def bytes_of(what: str, given: Any) -> int:
+    """Convert a number of bytes, or a text such as "256M", to a Python integer."""
+    if not isinstance(given, str):
+        return count_of(what, given, 1, 2**50)
+    number, unit = given[:-1], given[-1:].upper()
+    if number.isdecimal() and len(number) < 16 and unit in UNITS:
+        return count_of(what, int(number) * UNITS[unit], 1, 2**50)
+    raise AttributeValueError(
+        f"{what} is {given!r}", fix='give bytes, or a whole number with K, M or G: "256M"'
+    )
+
+
 def size_of(what: str, given: Any) -> Size:
     """Convert to the size of an axis, a Python integer or a symbolic size."""
     return given if isinstance(given, Dim) else count_of(what, given)
