@@ -204,6 +204,8 @@ if TYPE_CHECKING:
         SymbolicZero as SymbolicZero,
         float0 as float0,
     )
+    from .viz.memory import memory_plan as memory_plan
+    from .viz.profile import profile as profile
     from .workers import WorkerPool as WorkerPool
 else:
     __getattr__, __dir__ = _door(
@@ -241,6 +243,8 @@ else:
             "transforms.solve": "custom_linear_solve custom_root",
             "transforms.vmap": "vmap",
             "transforms.zeros": "CustomVJPPrimal Float0 SymbolicZero float0",
+            "viz.memory": "memory_plan",
+            "viz.profile": "profile",
             "workers": "WorkerPool",
         },
         errors.with_advice(

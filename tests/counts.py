@@ -23,7 +23,19 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "rlx"
 # packages that grow by features; all others are the core, a compiler that should not
 FEATURES = frozenset(
-    {"cli", "interop", "io", "models", "nn", "optim", "quantization", "serve", "train", "workers"}
+    {
+        "cli",
+        "interop",
+        "io",
+        "models",
+        "nn",
+        "optim",
+        "quantization",
+        "serve",
+        "train",
+        "viz",
+        "workers",
+    }
 )
 NEWER = FEATURES - {"interop", "nn", "optim"}  # than the figure of 140 in tests/test_house.py
 ROUNDS = 15  # fresh processes of each kind

@@ -54,7 +54,7 @@ MAY_IMPORT = {  # floor -> the floors below it
     "workers": ("ir", "trace"),
     "serve": (*EVERYTHING, "nn", "optim", "io", "models", "workers"),
     "viz": (*EVERYTHING, "nn", "optim"),
-    "cli": (*EVERYTHING, "nn", "optim", "io", "models", "interop", "serve"),
+    "cli": (*EVERYTHING, "nn", "optim", "io", "models", "interop", "serve", "viz"),
 }
 # Folder of rlx/backends/cpu -> the folders below it. The files beside the folders are on top.
 CPU_MAY_IMPORT = {

@@ -18,6 +18,8 @@ from ..lower.target import Target
 
 if TYPE_CHECKING:
     from ..lower.lir.program import Program
+    from ..lower.memory_plan import MemoryPlan
+    from ..lower.step_facts import StepFacts
 
 FIXED_BYTES, BYTES_PER_CODE = 50_000, 16  # of an executable, measured on small and large programs
 
@@ -88,6 +90,10 @@ class Executable:
     make_donating: Callable[[tuple[int, ...]], Executable] | None = None
     make_tier_up: Callable[[], Executable] | None = None  # the same program, with better code
     compile_seconds: float = 0.0  # what the machine code took to make, about
+    # parameters whose memory results may take over -> what a call holds
+    make_plan: Callable[[Sequence[int]], MemoryPlan] | None = None
+    # of a `Target.timed`: the steps by number, and nanoseconds of each and how often it ran
+    timers: tuple[tuple[StepFacts | None, ...], np.ndarray] | None = None
 
     def __repr__(self) -> str:
         return f"<executable of {self.code_bytes} bytes, {self.arena_bytes} for temporaries>"
@@ -146,6 +152,8 @@ class Backend(ABC):
     invariant_target: Target | None = None  # the `batch_invariant` one, if it can do that
     memory: Memory | None = None  # where its arrays lie; None is the host's
     has_shardings = False  # whether `compile` takes `shardings`, for parts on many devices
+    has_arena = False  # whether its programs have their temporaries where lowering puts them
+    has_timers = False  # whether its programs can measure the time of each of their steps
 
     @abstractmethod
     def availability(self) -> Availability:
@@ -205,6 +213,19 @@ class Backend(ABC):
 
         lowered = lower(graph, self.target)
         return ways(lowered.hir, lowered.mir, lowered.program)
+
+    def memory_plan(
+        self, graph: Graph, target: Target | None = None, donated: Sequence[int] = ()
+    ) -> MemoryPlan:
+        """What a call of a graph holds in memory, planned and not measured.
+
+        `donated` are the parameters that give their memory to results.
+        """
+        from ..lower.memory_plan import memory_plan
+        from ..lower.pipeline import lower  # 20 ms to import
+
+        program = lower(graph, replace(target or self.target, timed=True)).program
+        return memory_plan(graph, program, self.name, is_estimate=not self.has_arena)
 
     def compiled_for(self) -> object:
         """What compiled code depends on besides its graph, as a value with a telling repr."""

@@ -13,6 +13,7 @@ from ..ir.lazy import HOUSE
 
 VERBS = {  # module: what it does
     "doctor": "list the devices, what runs each, and what to install for those that are absent",
+    "profile": "run a script, and print what its compiled kernels and lines took",
     "info": "say what is in a file: a model, tensors, an export; and what running it takes",
     "run": "give a language model a prompt, and print what it writes",
     "chat": "talk with a language model",
@@ -21,6 +22,7 @@ VERBS = {  # module: what it does
     "bench": "measure how fast a language model reads and writes",
 }
 EXAMPLES = """examples:
+  rlx profile --trace trace.json train.py
   rlx info model.gguf
   rlx run model.gguf "What is the capital of France?"
   rlx chat model.gguf

@@ -22,6 +22,7 @@ RLX_CACHE_DISK_BYTES n   how much is kept there
 RLX_PRECISION  name   the precision policy of what is compiled, if none is given there
 RLX_TUNE    0, 1   whether `jit(tier="max")` measures ways to compute products
 RLX_SWAP    0, 1   whether programs that have run long get better machine code while they run
+RLX_PROFILE 0, 1   whether programs are compiled with timers, which `rlx.profile` reads
 
 RLX_NUM_THREADS, the threads of the `cpu` device, belongs to the process and not to these.
 """
@@ -52,6 +53,7 @@ SWITCHES = (
     "disable_jit",
     "tune",
     "swap",
+    "profile",
 )
 TRACEBACKS = ("filtered", "full")
 THREADS = "RLX_NUM_THREADS"  # read once, by the backend that starts threads
@@ -80,13 +82,14 @@ class Settings:
     cache_disk_bytes: int = 1 << 30
     tune: bool = True
     swap: bool = True
+    profile: bool = False
     precision: Policy = AS_WRITTEN
 
     @property
     def compiled_in(self) -> tuple[object, ...]:
         """Settings that change compiled code, which is compiled again for others."""
         switches = self.debug_nans, self.debug_infs, self.checks is True, self.guards, self.tune
-        return *switches, self.precision
+        return *switches, self.profile, self.precision
 
     @property
     def recorded_in(self) -> tuple[object, ...]:
@@ -231,6 +234,7 @@ class Config:
     cache_disk_bytes = Setting[int]("How many bytes are kept there.")
     tune = Setting[bool]('Whether `tier="max"` measures ways to compute products.')
     swap = Setting[bool]("Whether programs that have run long get better machine code.")
+    profile = Setting[bool]("Whether programs are compiled with timers, for `rlx.profile`.")
     precision = Setting[Policy]("The precision policy of what is compiled.")
 
     def __init__(self, settings: Settings, environment: Mapping[str, str] | None = None) -> None:

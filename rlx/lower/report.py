@@ -12,7 +12,7 @@ from .target import EXPANDED, LIBRARY, NATIVE
 def report(graph: Graph, mir: Graph, program: Program) -> str:
     """Report how the ops of a graph run: ways, steps, memory, missed fusions."""
     ops = _ops(graph)
-    steps = Counter(_kind(step) for nested in program.programs for step in nested.steps)
+    steps = Counter(kind_of(step) for nested in program.programs for step in nested.steps)
     told = ways(graph, mir, program)
     lines = [
         f"{sum(ops.values())} ops became {sum(steps.values())} steps: "
@@ -47,7 +47,8 @@ def _told(ops: Counter[str]) -> str:
     return ", ".join(f"{name} ({count})" if count > 1 else name for name, count in named)
 
 
-def _kind(step: object) -> str:
+def kind_of(step: object) -> str:
+    """The word for a kind of step."""
     if isinstance(step, Kernel | RowGroup | Contraction):
         return {Kernel: "kernel", RowGroup: "row kernel", Contraction: "contraction"}[type(step)]
     if isinstance(step, LibraryCall):

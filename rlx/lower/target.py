@@ -41,6 +41,7 @@ class Target:
     batch_invariant: bool = False  # whether the order of a sum is the same for any batch size
     tier: str = "auto"  # how long code generation may take: "fast", "auto" or "max"
     threads: int = 1  # that share a chain or a loop
+    timed: bool = False  # whether programs measure the time of each of their steps
 
     def computes(self, dtype: np.dtype) -> bool:
         """Whether kernels may load, compute with and store this dtype."""

@@ -16,7 +16,7 @@ import numpy as np
 from ..backends.backend import MISS, Executable
 from ..ir.bind import bind_sizes, concrete_type, is_symbolic
 from ..ir.dims import likely
-from ..ir.errors import ArgumentError
+from ..ir.errors import ArgumentError, DeviceMemoryError
 from ..ir.graph import Graph
 from ..ir.memory import Memory
 from ..ir.policy import AS_WRITTEN, Policy
@@ -42,6 +42,8 @@ from .queue import Pending, Queue, failing, given_calls, run_all
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from ..lower.memory_plan import MemoryPlan
 
 
 @record
@@ -91,6 +93,8 @@ class CompiledCode:
                 return self._plan(arrays)()
             return aliasing.make_here(result) if aliasing.open_traces else result
         except BaseException as error:
+            if isinstance(error, DeviceMemoryError):
+                self._tell_memory(error)
             hide_frames(error)
             raise
 
@@ -312,6 +316,20 @@ class CompiledCode:
             for i in self.donated
         ]
         return "\n".join([self.executable.report, *lines])
+
+    def memory_plan(self) -> MemoryPlan:
+        """What a call holds; an `ArgumentError` if it is compiled for each size."""
+        if self.executable.make_plan is None:
+            raise ArgumentError(
+                f"the memory of {self.signature.name}, compiled for each size, is not known",
+                fix="plan it for arrays of one size: rlx.memory_plan(f)(*args)",
+            )
+        return self.executable.make_plan(self.donated)
+
+    def _tell_memory(self, error: DeviceMemoryError) -> None:
+        """Say in an error that memory is missing what a call holds, and which lines need it."""
+        if self.executable.make_plan and not error.notes:
+            error.notes = self.memory_plan().notes
 
     def cost(self) -> Cost:
         """The work and memory of one call, by a static cost model."""

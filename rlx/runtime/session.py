@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
 from ..backends.backend import Executable, Lasting
@@ -24,13 +24,16 @@ from ..lower.target import Target
 from ..trace.array import Array
 from ..trace.make_graph import Traced, trace
 from .cache import CompileCache, compiling
-from .compiled import CompiledGraph, places_of, preparing
+from .compiled import CompiledGraph, parameter_names, places_of, preparing
 from .debug import dump, tell_compile, tell_hit, tell_slow
 from .devices import default_device
 from .options import CompileOptions, as_asked, check_whole, options_of
 from .precision import prepared, with_report
 from .queue import Queue
 from .sizes import bucketed, specialized
+
+if TYPE_CHECKING:
+    from ..lower.memory_plan import MemoryPlan
 
 _opening = hold_in_forks(0, threading.Lock())
 
@@ -146,6 +149,19 @@ class Session:
         self._check_sizes(graph, options)
         return self.backend.examine(graph)
 
+    def memory_plan(
+        self, graph: Graph, options: CompileOptions, donated: Sequence[int] | None = None
+    ) -> MemoryPlan:
+        """What a call of a `graph` will hold in memory, compiled with some `options`.
+
+        `donated` are parameters that give their memory to results; None takes those of the options.
+        """
+        graph = prepared(graph, self.policy_for(options)).graph
+        names = parameter_names(graph)
+        if donated is None:
+            donated = [i for name in options.donate for i in places_of(name, names)]
+        return self.backend.memory_plan(graph, self._target(options).get("target"), donated)
+
     def recall(
         self,
         lasting: Lasting,
@@ -171,6 +187,8 @@ class Session:
         if executable is None:
             return None
         executable = with_report(executable, record, policy)
+        executable.make_plan = lambda given: self.memory_plan(record(), options, given)
+        executable = self._recorded(executable, signature.name, signature, began)
         tell_compile(
             signature.name, signature, self.device, executable, time.perf_counter() - began
         )
@@ -236,7 +254,20 @@ class Session:
             raise
         tell_compile(name, graph, self.device, executable, time.perf_counter() - began)
         dump(name, graph, self.device, key, executable)
-        return executable
+        target = more.get("target")
+        executable.make_plan = lambda given: self.backend.memory_plan(graph, target, given)
+        return self._recorded(executable, name, graph, began)
+
+    def _recorded(
+        self, executable: Executable, name: str, graph: Graph, began: float
+    ) -> Executable:
+        """The executable, whose calls are recorded if programs are to be timed."""
+        if not config.profile:
+            return executable
+        from . import recording  # with what is known of steps, which few programs need
+
+        recording.record_compile(name, self.device, int(began * 1e9))
+        return recording.timed(executable, name, graph, self.device)
 
     def _check_placed(self, graph: Graph) -> None:
         """Raise if a function in the graph was compiled for another device by name."""
@@ -277,6 +308,8 @@ class Session:
             target = self._invariant_target()
         if options.tier != target.tier:
             target = replace(target, tier=options.tier)
+        if config.profile and self.backend.has_timers:
+            target = replace(target, timed=True)
         return {} if target is self.backend.target else {"target": target}
 
     def _invariant_target(self) -> Target:

@@ -23,6 +23,7 @@ from ...ir.record import replace
 from ...ir.types import Type
 from ...lower.cost import work
 from ...lower.lir.program import Program
+from ...lower.memory_plan import MemoryPlan, memory_plan
 from ...lower.pipeline import Lowered, lower
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable, Lasting
@@ -38,10 +39,11 @@ from .llvm.host import Host, host
 from .llvm.text import Module
 from .products.problem import BYTES, Problem, Tuning
 from .program import ProgramWriter
-from .runtime import entry, pool
+from .runtime import clock, entry, pool
 from .runtime.entry import make_entry, make_ufunc_entry
 from .runtime.object_layout import Spec, array_layout
 from .sorting.top_k import MOST_RANKED
+from .timers import Timers
 from .tune import Tuned, tune
 from .whole_ops import WHOLE
 
@@ -73,6 +75,7 @@ class CpuBackend(Backend):
     """Compiles a whole graph to one native function."""
 
     name = "cpu"
+    has_arena = has_timers = True
 
     def __init__(self) -> None:
         self.target = target_of(host())
@@ -137,6 +140,17 @@ class CpuBackend(Backend):
         told = _told(code)
         made.make_report = lambda: _joined(report, told, place.report)
         return made
+
+    def memory_plan(
+        self, graph: Graph, target: Target | None = None, donated: Sequence[int] = ()
+    ) -> MemoryPlan:
+        """What a call of a graph holds in memory, that of matrix kernels included."""
+        target = replace(target or self.target, timed=True)
+        program = lower(graph, target).program
+        memory, _ = ProgramWriter(_host_of(target)).write(program)
+        scratch = max(likely(memory) - likely(program.arena_bytes), 0)
+        reused = reused_memory(lifetimes(program), graph.param_types, graph.result_types, donated)
+        return memory_plan(graph, program, self.name, scratch, reused)
 
     def compiled_for(self) -> object:
         """The processor and the compiler, as a part of cache keys."""
@@ -219,6 +233,7 @@ class CpuBackend(Backend):
             prepare=linked.prepare,
             make_tier_up=better if code.texts else None,
             compile_seconds=SECONDS_PER_BYTE * len(code.texts),
+            timers=(code.steps, linked.totals) if code.steps else None,
         )
 
     def _compile(
@@ -235,11 +250,12 @@ class CpuBackend(Backend):
                 times.append(time.perf_counter())
                 units = Units(Module(), host().cores, compiles.add)
                 writer = ProgramWriter(_host_of(target), units.add, units.module, _tuning(tuned))
+                writer.timers = Timers() if target.timed else None
                 memory, early = writer.write(program, fixed)
                 times.append(time.perf_counter())
             objects = compiles.finish(units.rest())
         times.append(time.perf_counter())
-        may_be_better = target.tier == "auto"
+        may_be_better = target.tier == "auto" and not target.timed
         code = Code(
             objects,
             writer.constants,
@@ -252,6 +268,7 @@ class CpuBackend(Backend):
             early,
             tuned,
             compiles.packed if may_be_better else b"",
+            writer.timers.finished() if writer.timers else (),
         )
         spans = [after - before for before, after in itertools.pairwise(times)]
         phases = ("lower", "tune", "write", "llvm")
@@ -266,7 +283,9 @@ class Linked:
         self.code, self.guards = code, guards
         self.calls = HostCalls(code.calls, code.dims)
         places = {constant_name(i): a.ctypes.data for i, a in enumerate(code.constants)}
+        self.totals = np.zeros((len(code.steps), 2), np.int64)  # nanoseconds and how often, by step
         symbols = pool.symbols() | self.calls.symbols | places
+        symbols |= clock.symbols(self.totals) if code.steps else {}
         names = ["main", "prepare"] if code.early and code.early.panels else ["main"]
         self.library = machine.Library(code.objects, names, symbols)
 
@@ -348,6 +367,7 @@ def _stages(lowered: Lowered, target: Target, code: Code) -> dict[str, str]:
     """The texts of all stages, lowered anew since graphs are not kept."""
     fixed = code.early.fixed if code.early else 0
     writer = ProgramWriter(_host_of(target), tuning=_tuning(code.tuned))
+    writer.timers = Timers() if target.timed else None
     writer.write(lowered.program, fixed)
     text = writer.module.text
     return {**lowered.stages, "llvm": text, "assembly": machine.assembly(text)}

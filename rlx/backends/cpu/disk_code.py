@@ -23,6 +23,7 @@ from ...ir.op import Op
 from ...ir.ops.custom import Rule
 from ...ir.record import field, fields, record
 from ...ir.types import as_dtype
+from ...lower.step_facts import StepFacts
 from ...lower.target import Target
 from ..disk import disk_cache, hashed, sources
 from .donation import Lifetimes
@@ -50,6 +51,7 @@ class Code:
     early: PackedConstants | None = None  # what it takes instead of fixed inputs
     tuned: Mapping[Problem, Tuned] = field(default_factory=dict)  # products that were measured
     texts: bytes = b""  # packed LLVM text, of which better code can be made
+    steps: tuple[StepFacts | None, ...] = ()  # those that are timed, by number
 
 
 class DiskEntry:

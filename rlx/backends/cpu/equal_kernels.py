@@ -46,6 +46,7 @@ class EqualKernels:
     complete: Callable[[Sequence[Function]], None]  # takes functions that will not change
     is_symbolic: bool = False
     known: dict[str, str] = field(default_factory=dict)  # text -> name of the function
+    called: list[str] = field(default_factory=list)  # functions, in the order of their calls
 
     def begin(self) -> tuple[int, int, int]:
         """Begin a kernel, and remember what the module has so far."""
@@ -92,6 +93,7 @@ class EqualKernels:
         self, f: Function, layout: Layout, name: str, buffers: Sequence[Buffer], parts: int | str
     ) -> None:
         """Call the function of a kernel with its buffers, perhaps for several parts."""
+        self.called.append(name)
         table = self.table(f, layout, buffers)
         if parts == 1:
             f.do(f"call void @{name}(ptr {table}, i64 0, i64 1)")

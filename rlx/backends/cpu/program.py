@@ -8,7 +8,7 @@ kernels; before them, in a program of symbolic sizes, an array with their number
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TypeAlias
 
 import numpy as np
@@ -80,6 +80,7 @@ from .products.problem import Tuning
 from .runtime.polls import LONG, begin_part, call_python, checked, finer, is_due, poll, stops
 from .sorting.rows import SORT_NANOSECONDS, emit_sort
 from .sorting.top_k import emit_top_k
+from .timers import Timers
 from .whole_ops import whole_op
 
 Native: TypeAlias = Loops | Contraction | Chain | GroupedGemm
@@ -112,6 +113,7 @@ class ProgramWriter:
     written: dict[Hashable, Written] = field(default_factory=dict)  # steps, by what they do
     last: tuple[str, list[Buffer], int | str] = ("", [], 1)  # the kernel that was called last
     is_divided: bool = False  # the loop whose body is written is shared by threads as a whole
+    timers: Timers | None = None  # of a program that measures its steps
 
     def __post_init__(self) -> None:
         self.kernels = EqualKernels(self.module, self.complete)
@@ -146,8 +148,9 @@ class ProgramWriter:
 
     def begin(self) -> None:
         """Write what the functions of a module refer to."""
-        wide = f'"prefer-vector-width"="{self.host.vector_bytes * 8}"'
-        self.module.globals += ["!0 = !{}", f"attributes #0 = {{ {wide} }}"]
+        width = self.host.vector_bytes * 8
+        wide = f'attributes #0 = {{ "prefer-vector-width"="{width}" }}'
+        self.module.globals += ["!0 = !{}", wide]
 
     @property
     def is_symbolic(self) -> bool:
@@ -167,7 +170,7 @@ class ProgramWriter:
         scratch_offset: Size | None = None,
     ) -> None:
         """Write `i32 name(ptr table)` for a program."""
-        is_short = len(program.steps) <= SHORT
+        is_short = len(program.steps) <= SHORT and not self.timers
         # A long one only calls: nothing to optimize. The table of a sized one is new.
         how = f"noinline {KERNEL}" if name == "sized" else KERNEL if is_short else AS_WRITTEN
         f = self.module.function(name, [("ptr", "%table")], "i32", how, linkage)
@@ -176,13 +179,17 @@ class ProgramWriter:
         constants = {b: self._constant(b) for b in program.constants}
         layout = Layout(places, len(places) + self.is_symbolic, constants, scratch_offset)
         before, self.brief = self.brief, brief(program, self.host)
-        polled = self.cost
+        polled = began = self.cost
+        timers = None if self.is_divided or not self.timers else self.timers.open(program, f)
         for step in with_grouped_gemms(program.steps):
-            self.step(f, step, layout, is_short)
+            with timers.timed(step, self.kernels.called) if timers else nullcontext():
+                self.step(f, step, layout, is_short)
             if not self.is_divided and self.cost - polled >= LONG:
                 checked(f, poll(f))
                 polled = self.cost
         self.brief = before
+        if timers and linkage:
+            timers.settle(self.cost - began)
         f.do("ret i32 0")
 
     def _constant(self, buffer: Buffer) -> str:
@@ -332,9 +339,7 @@ class ProgramWriter:
         every = dict.fromkeys(b for each in steps for b in (*reads(each), *writes(each)))
         buffers = [b for b in every if b.kind != "local"]
         before, name = self.kernels.begin(), self.name("kernel")
-        kernel = self.module.function(
-            name, KERNEL_PARAMETERS, attributes=attributes, linkage="internal"
-        )
+        kernel = self.module.function(name, KERNEL_PARAMETERS, "void", attributes, "internal")
         yield kernel, self.kernels.layout(buffers), is_split
         kernel.do("ret void")
         name, order = self.kernels.settle(kernel, before)

@@ -25,6 +25,8 @@ from .products import Gemm, Matrices, claim
 class CudaBackend(Backend):
     """Compiles graphs for one device, named by its number (the first one without)."""
 
+    has_arena = True
+
     def __init__(self, kind: str = "cuda", which: str = "") -> None:
         self.kind, self.which = kind, which
         self.name = f"{kind}:{which}" if which else kind

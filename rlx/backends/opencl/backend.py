@@ -33,6 +33,8 @@ DOUBLES = frozenset(("float64", "complex128"))
 class OpenClBackend(Backend):
     """Compiles graphs for one OpenCL device, named by a part of its name."""
 
+    has_arena = True
+
     def __init__(self, which: str = "") -> None:
         self.which = which
         self.name = f"opencl:{which}" if which else "opencl"

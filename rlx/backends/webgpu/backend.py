@@ -49,6 +49,8 @@ class WebgpuBackend(Backend):
     part of its name.
     """
 
+    has_arena = True
+
     def __init__(self, name: str = "webgpu", which: str = "") -> None:
         self.name = f"{name}:{which}" if which else name
         self._device: Device | None = None

@@ -21,7 +21,7 @@ from .expr import Expr, Load, walk
 from .index import Index, Variable
 
 if TYPE_CHECKING:
-    from ...ir.graph import Source
+    from ...ir.graph import Source, Value
 
 REAL_PARTS = {np.dtype("c8"): np.dtype("f4"), np.dtype("c16"): np.dtype("f8")}
 
@@ -361,6 +361,8 @@ class Program:
     notes: list[str] = field(default_factory=list)  # library calls, and why values did not fuse
     # output of a loop's body -> the input that is bound to the same memory
     shared: dict[Buffer, Buffer] = field(default_factory=dict)
+    # the value in a buffer, by its name; only for a `Target.timed`, since it keeps the graph
+    origins: dict[str, Value] = field(default_factory=dict)
 
     @property
     def programs(self) -> Iterator[Program]:

@@ -193,7 +193,11 @@ def schedule(graph: Graph, target: Target) -> Program:
         scheduler.steps += steps_of(scheduler, node)
     steps = [*scheduler.steps, *(Copy(scheduler.buffer(x), output) for output, x in copied)]
     constants, notes = tuple(scheduler.constants.values()), notes_of(graph, target, fusion)
-    return Program(graph.name, tuple(inputs), tuple(outputs), constants, steps, notes=notes)
+    made = Program(graph.name, tuple(inputs), tuple(outputs), constants, steps, notes=notes)
+    if target.timed:
+        for value, buffer in scheduler.buffers.items():  # views follow what they are views of
+            made.origins.setdefault(buffer.name, value)
+    return made
 
 
 def steps_of(scheduler: Scheduler, node: Node) -> list[Step]:

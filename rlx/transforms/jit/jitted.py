@@ -10,7 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from ...ir.config import Settings, config
-from ...ir.errors import ArgumentError, ConcretizationError, StaticArgumentError
+from ...ir.errors import (
+    ArgumentError,
+    ConcretizationError,
+    DeviceMemoryError,
+    StaticArgumentError,
+)
 from ...ir.graph import OPS, Graph, Value
 from ...ir.number_check import looking
 from ...ir.policy import policy_of
@@ -103,8 +108,18 @@ class Jitted(TreeCalls, Generic[Parameters, Result]):
         except RecursionError:
             raise nested_too_deeply(function_name(self._fn)) from None
         except BaseException as error:
+            if isinstance(error, DeviceMemoryError):
+                self._tell_memory(error)
             hide_frames(error)
             raise
+
+    def _tell_memory(self, error: DeviceMemoryError) -> None:
+        """Say what the call that was made last holds in memory."""
+        entered = [each for each, path in self._paths.items() if path is self._fast]
+        for entry in (*entered, self._recent):
+            if isinstance(entry, Compiled):
+                entry._tell_memory(error)
+                return
 
     @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:

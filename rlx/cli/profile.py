@@ -1,0 +1,33 @@
+"""`rlx profile`: a script, and what its kernels took."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from pathlib import Path
+
+from ..ir.files import as_path, read_file
+from ..viz.profile import profile
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe its arguments."""
+    about = "write a trace, for ui.perfetto.dev or chrome://tracing"
+    parser.add_argument("--trace", metavar="FILE", help=about)
+    parser.add_argument("script", help="a file of Python")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
+
+
+def run(asked: argparse.Namespace) -> None:
+    """Run the script, and print what its kernels took, also if it fails."""
+    place = as_path(asked.script)
+    read_file(place, bytes)  # the error of a missing one is rlx's
+    before = sys.argv, sys.path[0]
+    sys.argv, sys.path[0] = [str(place), *asked.arguments], str(Path(place).resolve().parent)
+    try:
+        with profile(asked.trace) as found:
+            runpy.run_path(str(place), run_name="__main__")
+    finally:
+        sys.argv, sys.path[0] = before
+        found.show()
