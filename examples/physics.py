@@ -1,9 +1,4 @@
-"""Gradient descent through simulations: of three bodies, and of waves on a pond.
-
-Three bodies: find the velocity with which they follow each other along one closed path, the
-figure of eight of Moore, 1993. Waves: find the handwritten digit that made them from what the
-edges of the pond felt.
-"""
+"""Gradient descent through simulations: a closed path of three bodies, the source of waves."""
 
 import argparse
 from pathlib import Path
@@ -16,7 +11,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx import optim
 
-BODIES = np.array([[0.970, -0.243], [-0.970, 0.243], [0, 0]], np.float32)
+BODIES = np.array([[0.970, -0.243], [-0.970, 0.243], [0, 0]], np.float32)  # Moore, 1993
 PERIOD, FRAMES, LEAPS = 6.3259, 60, 8
 TIMES, COURANT = 120, 0.5
 
@@ -46,7 +41,7 @@ def fly(velocity, frames):
 
 
 def third(velocity):
-    """Where the bodies are after a third of the period: there one of them began."""
+    """Where the bodies of a figure of eight are after a third of its period: where one began."""
     return fly(velocity, FRAMES // 3 + 1)[-1]
 
 

@@ -9,6 +9,7 @@ import time
 import tracemalloc
 import zipfile
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -227,3 +228,17 @@ def test_every_truncation_is_refused():
     for length in range(len(data)):
         with pytest.raises(rlx.FileFormatError):
             from_bytes(data[:length])
+
+
+def test_small_arrays_are_read_many_at_once(tmp_path):
+    """Of sizes that end within, at and beyond what is read at once; in any order, by threads."""
+    sizes = [0, 1, 3, 511, 512, 513, 7, *range(900, 1100, 20), 5]
+    tree = {f"w{i}": np.arange(n).astype(np.uint8) for i, n in enumerate(sizes * 9)}
+    tree["wide"] = np.arange(4097, dtype=np.float64)
+    rlx.save(tmp_path / "x.safetensors", tree)
+    file = rlx.io.open(tmp_path / "x.safetensors")
+    names = [*tree, *reversed(tree)] * 2
+    with ThreadPoolExecutor(4) as pool:
+        for name, found in zip(names, pool.map(file.__getitem__, names), strict=True):
+            np.testing.assert_array_equal(found, tree[name])
+            assert found.dtype == tree[name].dtype

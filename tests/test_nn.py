@@ -138,6 +138,31 @@ def test_a_module_inherits_fields():
     assert len(rlx.tree.leaves(module)) == 2
 
 
+def test_a_module_inherits_how_it_is_made():
+    class Base(nn.Module):
+        weight: rlx.Array
+
+        def __init__(self, size: int) -> None:
+            self.weight = rnp.ones(size)
+
+    class Times(Base):
+        factor: float = 2.0
+        names: dict = nn.field(default_factory=dict)
+
+        def __call__(self, x: Any) -> Any:
+            return self.factor * self.weight * x
+
+    class Lost(Base):
+        bias: rlx.Array
+
+    assert str(inspect.signature(Times)).startswith("(size: ")
+    assert rlx.jit(Times(3))(rnp.arange(3.0)).tolist() == [0, 2, 4] and Times(2).names == {}
+    with pytest.raises(ArgumentError, match=r"Lost\.bias was not set"):
+        Lost(3)
+    with pytest.raises(ArgumentError, match="Times takes no argument 'weight'"):
+        Times(weight=rnp.ones(3))
+
+
 def test_gradients_have_the_shape_of_the_module():
     model = nn.MLP([4, 8, 4], key=KEY)
 

@@ -115,6 +115,19 @@ def test_errors_of_the_map_come_where_their_batch_would(prefetch):
     assert caught.traceback[-1].name == "wrong"
 
 
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_map_that_runs_dry_does_not_end_the_loop(prefetch):
+    few = iter([1, 2])
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(batches(ROWS, 2, map=lambda b: next(few), prefetch=prefetch))
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_the_thread_is_in_the_context_of_the_loop(prefetch):
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        list(batches(ROWS, 2, map=lambda b: 1 / b, prefetch=prefetch))
+
+
 def test_mapped_files_are_read_row_by_row(tmp_path):
     path = tmp_path / "large.npy"
     np.lib.format.open_memmap(path, "w+", "f4", (10, 3))[:] = np.arange(30.0).reshape(10, 3)
@@ -201,6 +214,14 @@ def test_the_mean_of_many_loses_nothing():
     count = 1_000_000
     run = rlx.jit(lambda x: rlx.fori_loop(0, count, lambda i, mean: mean.add(x), Mean()))
     assert run(np.float32(0.1)).value == np.float32(0.1)
+
+
+def test_the_mean_of_more_than_a_float_counts():
+    """Plain sums in float32 of ones end at 2^24."""
+    mean = Mean().add(1.0, 2.0**24)
+    for _ in range(10):
+        mean = mean.add(0.0)
+    assert mean.value == np.float32(2**24 / (2**24 + 10)) < 1
 
 
 def test_the_mean_is_a_tree(tmp_path):
@@ -293,6 +314,9 @@ def test_progress_is_a_bar_of_rich_on_a_terminal():
         if item == "b":
             break
     assert "training" in out.getvalue() and "%" in out.getvalue()
+    out = Terminal()
+    assert list(progress([1], description="[bold] 1/[/x]", file=out)) == [1]
+    assert "[bold] 1/[/x]" in out.getvalue()
 
 
 @pytest.mark.parametrize(

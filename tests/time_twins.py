@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from test_examples import ROOT, TWINS, lines_of_code
+from test_examples import ROOT, TWINS, lines_of
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg", "RLX_CACHE": "0"}
 
@@ -40,7 +40,7 @@ def main() -> None:
         pairs = [(seconds(example), seconds(twin)) for _ in range(asked.rounds)]
         ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
         ratio = statistics.median(b / a for a, b in pairs)
-        lines = f"{lines_of_code(example)} | {lines_of_code(twin)}"
+        lines = f"{lines_of(example)} | {lines_of(twin)}"
         print(f"| {twin.stem} | {lines} | {ours:.1f} | {theirs:.1f} | {ratio:.2f} |", flush=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
@@ -81,14 +82,14 @@ def parse_json(text: bytes, what: str, budget: int) -> Any:
     if marks * PER_MARK + len(text) * PER_LETTER > budget:
         refuse(f"{what} has {marks} items, too many for a file of this size")
     try:
-        return json.loads(text, object_pairs_hook=lambda pairs: _without_twins(pairs, what))
+        return json.loads(text, object_pairs_hook=partial(_without_twins, what))
     except (ValueError, RecursionError) as error:
         if isinstance(error, FileFormatError):
             raise
         refuse(f"{what} is no JSON: {str(error)[:100]}")
 
 
-def _without_twins(pairs: list[tuple[str, Any]], what: str) -> dict[str, Any]:
+def _without_twins(what: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()

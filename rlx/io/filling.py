@@ -88,13 +88,14 @@ def filled(contents: Contents, like: Any, only: Only, rename: Rename) -> tuple[A
     for name, leaf in wanted.items():
         entry = entries.get(name)
         value = leaf
-        if is_chosen(name) and entry is None:
+        if not is_chosen(name):
+            pass
+        elif entry is None:
             missing[name] = _described(leaf)
-        elif is_chosen(name) and entry is not None:
-            if _fits(entry, leaf):
-                value = _placed(_value(entry, read), leaf)
-            else:
-                mismatched[name] = f"{entry} in the file, {_described(leaf)} in the tree"
+        elif _fits(entry, leaf):
+            value = _placed(_value(entry, read), leaf)
+        else:
+            mismatched[name] = f"{entry} in the file, {_described(leaf)} in the tree"
         leaves.append(value)
     unexpected = {n: str(e) for n, e in entries.items() if n not in wanted and is_chosen(n)}
     theirs = static_fields(like) if contents.static and not rename else {}
@@ -123,6 +124,8 @@ def misfit(report: LoadReport, deed: str = "load", fix: str | None = None) -> St
 
 def _chosen(entries: Mapping[str, Entry], only: Only, rename: Rename) -> dict[str, Entry]:
     """The entries by new names, as far as they are wanted."""
+    if only is None and rename is None:
+        return dict(entries)
     found: dict[str, Entry] = {}
     new_name = _renamer(rename, entries)
     for old, entry in entries.items():
@@ -246,9 +249,10 @@ def _type(leaf: Any) -> Type:
 
 def _value(entry: Entry, read: dict[int, Any]) -> Any:
     """The array of an entry in memory of its own, once for tied names; a Python number as such."""
-    if id(entry) not in read:
-        read[id(entry)] = value_of(entry, with_own_memory(entry.read()))
-    return read[id(entry)]
+    found = read.get(id(entry))
+    if found is None:
+        found = read[id(entry)] = value_of(entry, with_own_memory(entry.read()))
+    return found
 
 
 def value_of(entry: Entry, found: np.ndarray) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..ir.errors import StructureError
 from ..trace import pytree
-from ..trace.key_paths import GetAttrKey, KeyPath, keystr
+from ..trace.key_paths import GetAttrKey, KeyPath, key_name
 from .contents import refuse, shown
 
 MOST_LEVELS, PER_LEVEL = 100, 256
@@ -16,7 +16,7 @@ MOST_LEVELS, PER_LEVEL = 100, 256
 
 def name_of(path: KeyPath) -> str:
     """The dotted name of a path: `layers.0.weight`; that of a lone leaf is empty."""
-    return keystr(path, simple=True, separator=".")
+    return ".".join(map(key_name, path))
 
 
 def named_leaves(tree: Any) -> tuple[dict[str, Any], pytree.Structure]:

@@ -12,6 +12,7 @@ import os
 import re
 import struct
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def _entry(
             f"write it with one of {', '.join(DTYPE_NAMES)}",
         )
     type_ = checked_type(name, DTYPES[DTYPE_NAMES[dtype]], row["shape"])
-    if not isinstance(offsets, list) or [type(x) for x in offsets] != [int, int]:
+    if not isinstance(offsets, list) or list(map(type, offsets)) != [int, int]:
         refuse(f"{shown(name)} has no two data_offsets")
     start, stop = offsets
     if not 0 <= start <= stop <= len(data) - body:
@@ -114,7 +115,7 @@ def _entry(
     if stop - start != type_.nbytes:
         refuse(f"{shown(name)} is {type_} of {type_.nbytes} bytes, the file has {stop - start}")
     spans.append((start, stop, name))
-    return Entry(type_, lambda: array_in(data, body + start, type_))
+    return Entry(type_, partial(array_in, data, body + start, type_))
 
 
 # -- writing --------------------------------------------------------------------------------------

@@ -16,6 +16,9 @@ from ..ir.files import as_path, reaching
 from ..ir.types import Type
 from .contents import refuse
 
+WINDOW, SMALL = 1 << 16, 1 << 12  # bytes read at once for arrays that are no larger than this
+CUT = "the file was cut off while it was read"
+
 
 class FileBytes:
     """The bytes of an open file, each slice read into memory of its own.
@@ -32,6 +35,7 @@ class FileBytes:
             weakref.finalize(self, self._file.close)
             self._size = os.fstat(self.fileno()).st_size
         self._path, self._lock = path, threading.Lock()
+        self._window = 0, b""
 
     def __len__(self) -> int:
         return self._size
@@ -56,7 +60,19 @@ class FileBytes:
             with reaching(self._path, "read"):
                 raise error
         if count < array.nbytes:
-            refuse("the file was cut off while it was read")
+            refuse(CUT)
+
+    def around(self, start: int, nbytes: int) -> tuple[bytes, int]:
+        """Bytes among which are the few from `start` on, and where: small arrays lie together."""
+        begin, found = self._window
+        if not begin <= start <= begin + len(found) - nbytes:
+            with self._lock, reaching(self._path, "read"):
+                self._file.seek(start)
+                begin, found = start, self._file.read(WINDOW)
+            self._window = begin, found
+        if begin + len(found) < start + nbytes:
+            refuse(CUT)
+        return found, start - begin
 
 
 Source = FileBytes | memoryview  # a view if the bytes are in memory or mapped
@@ -99,14 +115,18 @@ def check_whole(data: Source) -> None:
 
 def array_in(data: Source, start: int, type: Type) -> np.ndarray:
     """The array in a file's bytes from `start` on; in place in an aligned view."""
-    if not type.size:
+    nbytes = type.nbytes
+    if not nbytes:
         return np.zeros(type.shape, type.dtype)
-    if isinstance(data, FileBytes):
+    if not isinstance(data, FileBytes):
+        check_whole(data)
+        found = np.ndarray(type.shape, type.dtype, data, start)
+    elif nbytes <= SMALL:
+        near, place = data.around(start, nbytes)
+        found = np.ndarray(type.shape, type.dtype, near, place).copy()
+    else:
         found = np.empty(type.shape, type.dtype)
         data.read(found, start)
-    else:
-        check_whole(data)
-        found = np.frombuffer(data, type.dtype, type.size, start).reshape(type.shape)
     if type.dtype.kind == "b" and (found.view("u1") > 1).any():
         refuse("an array of bools holds other numbers than 0 and 1")
     return found if found.flags.aligned else found.copy()

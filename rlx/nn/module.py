@@ -10,9 +10,10 @@ Their instances are pytrees.
         def __call__(self, x):
             return (x @ self.weight + self.bias) * self.scale
 
-A subclass is a dataclass. Its fields are parameters, or trees of them, unless they are static:
-static values belong to the code, and changing one means compiling anew. An instance cannot be
-changed once it is made, nor can its arrays; `replace` makes another.
+A subclass is a dataclass; an `__init__` that it writes is inherited. Its fields are parameters, or
+trees of them, unless they are static: static values belong to the code, and changing one means
+compiling anew. An instance cannot be changed once it is made, nor can its arrays; `replace` makes
+another.
 """
 
 from __future__ import annotations
@@ -196,9 +197,11 @@ class ModuleType(ABCMeta):
     def __new__(
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> Any:
+        if "__init__" in namespace:
+            namespace = {**namespace, "_writes_init": True}  # as those below it do then
         made = super().__new__(cls, name, bases, namespace, **options)
         made = dataclasses.dataclass(
-            init="__init__" not in namespace, repr=False, eq=False, match_args=False
+            init=not getattr(made, "_writes_init", False), repr=False, eq=False, match_args=False
         )(made)
         _register(made)
         return made
@@ -295,7 +298,7 @@ def map_modules(change: Callable[[Any], Any], tree: Any) -> Any:
 
 def _check_keywords(cls: type, keywords: dict[str, Any]) -> None:
     """Raise an error for a keyword that the class does not take."""
-    _, *parameters = inspect.signature(vars(cls)["__init__"]).parameters.values()
+    _, *parameters = inspect.signature(cls.__init__).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return
     names = [p.name for p in parameters]
@@ -332,15 +335,24 @@ def _check(module: Any) -> None:
     for part in dataclasses.fields(module):
         place = f"{type(module).__name__}.{part.name}"
         if part.name not in vars(module):
-            raise ArgumentError(
-                f"{place} was not set",
-                fix=f"write self.{part.name} = ... in __init__, or give the field a default",
-            )
+            vars(module)[part.name] = _default(place, part)
         value = vars(module)[part.name]
         if part.metadata.get("static"):
             _check_static(place, value)
         else:
             _check_parameters(place, value)
+
+
+def _default(place: str, part: dataclasses.Field[Any]) -> Any:
+    """The value of a field that `__init__` left out."""
+    if part.default is not dataclasses.MISSING:
+        return part.default
+    if part.default_factory is not dataclasses.MISSING:
+        return part.default_factory()
+    raise ArgumentError(
+        f"{place} was not set",
+        fix=f"write self.{part.name} = ... in __init__, or give the field a default",
+    )
 
 
 def _check_static(place: str, value: Any) -> None:

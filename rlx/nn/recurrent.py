@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, final
 
 from .. import lax, numpy as rnp, random
@@ -326,23 +327,19 @@ class Bidirectional(Module):
 
 
 def _stack(
-    name: str,
-    cell: Callable[..., Any],
-    sizes: tuple[int, int],
-    layers: int,
-    is_double: bool,
-    key: Any,
+    name: str, cell: Callable[..., Any], sizes: tuple[int, int], layers: int, both: bool, key: Any
 ) -> tuple[Any, ...]:
-    """Layers one above the other; `cell(in_size, size, key)` makes a cell."""
+    """Layers one above the other; `cell(in_size, size, key=key)` makes a cell."""
     in_size, size = sizes
     count = count_of(f"{name}: layers", layers, 1)
+    is_double = flag(f"{name}: bidirectional", both)
     made: list[Any] = []
     for k in random.split(key, count):
         if is_double:
-            one, other = random.split(k, 2)
-            made.append(Bidirectional(cell(in_size, size, one), cell(in_size, size, other)))
+            one, other = (cell(in_size, size, key=half) for half in random.split(k, 2))
+            made.append(Bidirectional(one, other))
         else:
-            made.append(RNN(cell(in_size, size, k)))
+            made.append(RNN(cell(in_size, size, key=k)))
         in_size = size * (2 if is_double else 1)
     return tuple(made)
 
@@ -399,11 +396,8 @@ class LSTM(_Stacked):
         inference: bool = False,
         dtype: Any = "float32",
     ) -> None:
-        def cell(n: int, m: int, key: Any) -> LSTMCell:
-            return LSTMCell(n, m, key=key, use_bias=use_bias, dtype=dtype)
-
-        is_double = flag("LSTM: bidirectional", bidirectional)
-        self.layers = _stack("LSTM", cell, (in_size, size), layers, is_double, key)
+        cell = partial(LSTMCell, use_bias=use_bias, dtype=dtype)
+        self.layers = _stack("LSTM", cell, (in_size, size), layers, bidirectional, key)
         self.dropout = Dropout(dropout, inference=inference)
 
 
@@ -433,11 +427,8 @@ class GRU(_Stacked):
         inference: bool = False,
         dtype: Any = "float32",
     ) -> None:
-        def cell(n: int, m: int, key: Any) -> GRUCell:
-            return GRUCell(n, m, key=key, use_bias=use_bias, dtype=dtype)
-
-        is_double = flag("GRU: bidirectional", bidirectional)
-        self.layers = _stack("GRU", cell, (in_size, size), layers, is_double, key)
+        cell = partial(GRUCell, use_bias=use_bias, dtype=dtype)
+        self.layers = _stack("GRU", cell, (in_size, size), layers, bidirectional, key)
         self.dropout = Dropout(dropout, inference=inference)
 
 

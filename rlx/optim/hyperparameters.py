@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -50,6 +52,7 @@ def inject_hyperparams(
         )
     fixed = {*static, *(n for n, p in signature.parameters.items() if p.annotation in ("int", int))}
 
+    @functools.wraps(inner_factory)
     def made(*args: Any, **keywords: Any) -> Optimizer:
         bound = signature.bind(*args, **keywords)
         bound.apply_defaults()
@@ -59,7 +62,6 @@ def inject_hyperparams(
         numbers = {name: x for name, x in free.items() if _is_number(x)}
         return _injected(inner_factory, bound, numbers, schedules)
 
-    made.__signature__ = signature  # type: ignore[attr-defined]
     return made
 
 
@@ -83,8 +85,8 @@ def _injected(
         return {name: rnp.array(x, dtype) for name, x in now.items()}
 
     def inner(hyperparams: Mapping[str, Any]) -> Optimizer:
-        arguments = {**bound.arguments, **hyperparams}
-        whole = inspect.BoundArguments(bound.signature, arguments)  # type: ignore[arg-type]
+        arguments = OrderedDict({**bound.arguments, **hyperparams})
+        whole = inspect.BoundArguments(bound.signature, arguments)
         return factory(*whole.args, **whole.kwargs)
 
     def init(params: Any) -> InjectHyperparamsState:

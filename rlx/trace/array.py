@@ -37,8 +37,9 @@ class Array(Operators):
                 data = np.asarray(data, order="C")
             except MemoryError as error:
                 raise no_memory("array", error) from None
-            data = data.view() if data.flags.writeable else data
-            data.flags.writeable = False
+            if data.flags.writeable:
+                data = data.view()
+                data.flags.writeable = False
         self._data = data
         self._device = device
         if aliasing.open_traces:

@@ -90,10 +90,11 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     if not isinstance(separator, str):
         raise wrong("keystr: separator", separator, "a text", 'write separator="/"')
     keys = members("keystr: keys", keys)
-    return separator.join(map(_simple if simple else str, keys))
+    return separator.join(map(key_name if simple else str, keys))
 
 
-def _simple(key: KeyEntry) -> str:
+def key_name(key: KeyEntry) -> str:
+    """A key as text without what says where it belongs: `w`, `0`, `bias`."""
     if isinstance(key, SequenceKey):
         return str(key.idx)
     return key.name if isinstance(key, GetAttrKey) else str(key.key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, final
 
 import numpy as np
@@ -109,13 +110,15 @@ class Batches:
         """Prepare each batch ahead, in a thread that ends when nobody asks any more."""
         make = self._maker()
         if not self._prefetch:
-            yield from map(make, self._numbers)
+            for number in self._numbers:
+                yield make(number)
             return
         ahead: deque[Any] = deque()
+        context = copy_context()  # of the loop: `np.errstate` and its like hold in the thread, too
         with ThreadPoolExecutor(1, "rlx.train.batches") as thread:
             try:
                 for number in self._numbers:
-                    ahead.append(thread.submit(make, number))
+                    ahead.append(thread.submit(context.run, make, number))
                     if len(ahead) > self._prefetch:
                         yield ahead.popleft().result()
                 while ahead:
@@ -146,7 +149,10 @@ class Batches:
 
 
 def _taken(x: Any, rows: Any) -> Any:
-    return x[rows] if isinstance(x, Array) else np.array(x[rows])
+    found = x[rows]
+    if isinstance(found, Array) or (type(found) is np.ndarray and found.base is None):
+        return found
+    return np.array(found)  # of a view, or of a mapped file
 
 
 def _arrays_of(data: Any) -> tuple[list[Any], pytree.Structure, int]:

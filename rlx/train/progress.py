@@ -63,10 +63,11 @@ def _bar(
     """The items under a bar of rich; None where it is not installed."""
     try:
         from rich.console import Console
+        from rich.markup import escape
         from rich.progress import track
     except ImportError:
         return None
-    return iter(track(iterable, description, total, console=Console(file=out)))
+    return iter(track(iterable, escape(description), total, console=Console(file=out)))
 
 
 def _lines(iterable: Iterable[T], total: int | None, description: str, out: IO[str]) -> Iterator[T]:

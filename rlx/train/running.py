@@ -35,6 +35,7 @@ class Mean(nn.Module):
     total: Array = nn.field(default_factory=_zero)  # the sum, f32[]
     lost: Array = nn.field(default_factory=_zero)  # what its rounding lost
     weight: Array = nn.field(default_factory=_zero)  # how much was added
+    lost_weight: Array = nn.field(default_factory=_zero)  # what the rounding of that lost
 
     def add(self, values: Any, weight: Any = 1.0) -> Mean:
         """The mean with these numbers, all of an array, counted `weight` times each.
@@ -44,20 +45,22 @@ class Mean(nn.Module):
         """
         values, weight = rnp.broadcast_arrays(as_tensor(values), as_tensor(weight))
         weighed = rnp.where(weight != 0, values * weight, 0.0)
-        x = self.lost + rnp.sum(weighed, dtype=rnp.result_type(weighed, self.total))
-        total = self.total + x
-        is_larger = rnp.abs(self.total) >= rnp.abs(x)
-        lost = rnp.where(is_larger, (self.total - total) + x, (x - total) + self.total)
-        return Mean(
-            total,
-            rnp.where(rnp.isfinite(total), lost, 0.0),
-            self.weight + rnp.sum(weight, dtype=self.weight.dtype),
-        )
+        x = rnp.sum(weighed, dtype=rnp.result_type(weighed, self.total))
+        more = rnp.sum(weight, dtype=self.weight.dtype)
+        return Mean(*_added(self.total, self.lost, x), *_added(self.weight, self.lost_weight, more))
 
     @property
     def value(self) -> Any:
         """The mean of all that was added, f32[]."""
-        return (self.total + self.lost) / self.weight
+        return (self.total + self.lost) / (self.weight + self.lost_weight)
+
+
+def _added(total: Any, lost: Any, x: Any) -> tuple[Any, Any]:
+    """A sum with one number more, and what its rounding has lost."""
+    x = x + lost
+    new = total + x
+    rest = rnp.where(rnp.abs(total) >= rnp.abs(x), (total - new) + x, (x - new) + total)
+    return new, rnp.where(rnp.isfinite(new), rest, 0.0)
 
 
 @final
