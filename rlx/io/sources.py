@@ -63,7 +63,10 @@ class FileBytes:
             refuse(CUT)
 
     def around(self, start: int, nbytes: int) -> tuple[bytes, int]:
-        """Bytes among which are the few from `start` on, and where: small arrays lie together."""
+        """Bytes among which are the few from `start` on, and where.
+
+        Small arrays lie together, so that most need no look at the file.
+        """
         begin, found = self._window
         if not begin <= start <= begin + len(found) - nbytes:
             with self._lock, reaching(self._path, "read"):

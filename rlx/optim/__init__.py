@@ -24,6 +24,8 @@ from .adaptive import (
     adamaxw as adamaxw,
     adamw as adamw,
     adan as adan,
+    ademamix as ademamix,
+    adopt as adopt,
     amsgrad as amsgrad,
     lamb as lamb,
     nadam as nadam,
@@ -51,7 +53,24 @@ from .algorithms import (
     signum as signum,
     sm3 as sm3,
 )
-from .estimated_rates import ProdigyState as ProdigyState, prodigy as prodigy
+from .averaged import (
+    ScheduleFreeState as ScheduleFreeState,
+    schedule_free as schedule_free,
+    schedule_free_adamw as schedule_free_adamw,
+    schedule_free_eval_params as schedule_free_eval_params,
+    schedule_free_sgd as schedule_free_sgd,
+)
+from .estimated_rates import (
+    COCOBState as COCOBState,
+    DAdaptAdamWState as DAdaptAdamWState,
+    MechanicState as MechanicState,
+    ProdigyState as ProdigyState,
+    cocob as cocob,
+    dadapt_adamw as dadapt_adamw,
+    mechanize as mechanize,
+    prodigy as prodigy,
+    scale_by_cocob as scale_by_cocob,
+)
 from .factored import (
     FactoredState as FactoredState,
     clip_by_block_rms as clip_by_block_rms,
@@ -100,6 +119,7 @@ from .optimizer import (
     CountState as CountState,
     MomentumState as MomentumState,
     Optimizer as Optimizer,
+    adaptive_grad_clip as adaptive_grad_clip,
     add_decay as add_decay,
     add_momentum as add_momentum,
     apply_updates as apply_updates,
@@ -111,12 +131,19 @@ from .optimizer import (
     scale_by_learning_rate as scale_by_learning_rate,
     stateless as stateless,
 )
+from .plateau import (
+    ReduceLROnPlateauState as ReduceLROnPlateauState,
+    reduce_on_plateau as reduce_on_plateau,
+)
 from .quasi_newton import LbfgsState as LbfgsState, scale_by_lbfgs as scale_by_lbfgs
 from .second_moments import (
     AdanState as AdanState,
+    AdemamixState as AdemamixState,
     AmsgradState as AmsgradState,
     StddevState as StddevState,
     scale_by_adan as scale_by_adan,
+    scale_by_ademamix as scale_by_ademamix,
+    scale_by_adopt as scale_by_adopt,
     scale_by_amsgrad as scale_by_amsgrad,
     scale_by_belief as scale_by_belief,
     scale_by_stddev as scale_by_stddev,
@@ -143,15 +170,12 @@ from .wrappers import (
     MaskedState as MaskedState,
     MultiStepsState as MultiStepsState,
     PartitionState as PartitionState,
-    ScheduleFreeState as ScheduleFreeState,
     ema as ema,
     incremental_update as incremental_update,
     lookahead as lookahead,
     masked as masked,
     multi_steps as multi_steps,
     partition as partition,
-    schedule_free as schedule_free,
-    schedule_free_eval_params as schedule_free_eval_params,
 )
 
 from typing import TYPE_CHECKING  # isort: skip
@@ -174,6 +198,7 @@ if not TYPE_CHECKING:  # which would take every name for one of the module
             "lr_scheduler": "give an optimizer a function of optim.schedules for its rate",
             "Adagrad": "use optim.adagrad, a function",
             "add_decayed_weights": "use optim.add_decay",
+            "apply_every": "use optim.multi_steps, which gives means of gradients",
             "apply_if_finite": "use optim.scaled, which leaves out steps that are not finite",
             "clip": "use optim.clip_by_value",
             **{

@@ -5,6 +5,9 @@ They have the names, the parameters and the defaults of optax; `algorithms.py` s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from .moments import (
     scale_by_adam,
     scale_by_adamax,
@@ -13,7 +16,14 @@ from .moments import (
     scale_by_trust_ratio,
 )
 from .optimizer import LearningRate, Mask, Optimizer, add_decay, chain, scale_by_learning_rate
-from .second_moments import scale_by_adan, scale_by_amsgrad, scale_by_belief, scale_by_yogi
+from .second_moments import (
+    scale_by_adan,
+    scale_by_ademamix,
+    scale_by_adopt,
+    scale_by_amsgrad,
+    scale_by_belief,
+    scale_by_yogi,
+)
 
 
 def adam(
@@ -277,6 +287,64 @@ def adan(
         add_decay(weight_decay, mask),
         scale_by_learning_rate(learning_rate),
     )
+
+
+def ademamix(
+    learning_rate: LearningRate,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    b3: LearningRate = 0.9999,
+    alpha: LearningRate = 5.0,
+    eps: float = 1e-8,
+    eps_root: float = 0.0,
+    weight_decay: LearningRate = 0.0,
+    mask: Mask = None,
+) -> Optimizer:
+    """AdEMAMix: AdamW with a second mean of gradients, which reaches far back.
+
+    `scale_by_ademamix` has the formula, with `b3` and `alpha` of that mean; `mask` is that of
+    `adamw`. For long trainings. Pagliardini et al., 2024, https://arxiv.org/abs/2409.03137
+
+    >>> from rlx import numpy as rnp
+    >>> optimizer, params = ademamix(0.5), rnp.array([1.0])
+    >>> updates, _ = optimizer.update(rnp.array([8.0]), optimizer.init(params), params)
+    >>> round(updates.item(), 4)
+    -0.5002
+    """
+    return chain(
+        scale_by_ademamix(b1, b2, b3, alpha, eps, eps_root),
+        add_decay(weight_decay, mask),
+        scale_by_learning_rate(learning_rate),
+    )
+
+
+def adopt(
+    learning_rate: LearningRate,
+    b1: float = 0.9,
+    b2: float = 0.9999,
+    eps: float = 1e-6,
+    *,
+    nesterov: bool = False,
+    use_clipping: bool = True,
+    clip_value_fn: Callable[[Any], Any] = lambda count: count**0.25,
+) -> Optimizer:
+    """ADOPT: Adam that converges whatever `b2` is.
+
+    Gradients are divided by the root of the mean of squares before them; `scale_by_adopt` has the
+    formula, with `use_clipping` and `clip_value_fn`. The first step is 0. Taniguchi et al., 2024,
+    https://arxiv.org/abs/2411.02853
+
+    >>> from rlx import numpy as rnp
+    >>> optimizer = adopt(0.5)
+    >>> state = optimizer.init(rnp.array([1.0]))
+    >>> for _ in range(2):
+    ...     updates, state = optimizer.update(rnp.array([8.0]), state)
+    >>> round(updates.item(), 4)
+    -0.05
+    """
+    more: Any = {"use_clipping": use_clipping, "clip_value_fn": clip_value_fn}
+    steps = scale_by_adopt(b1, b2, eps, nesterov=nesterov, **more)
+    return chain(steps, scale_by_learning_rate(learning_rate))
 
 
 def lamb(

@@ -272,6 +272,16 @@ def needs_params(name: str, params: Any) -> Any:
     return params
 
 
+def needs_value(name: str, value: Any) -> Any:
+    """Give the value of the loss; raise if `update` was called without it."""
+    if value is None:
+        raise ArgumentError(
+            f"{name} needs the value of the loss",
+            fix="call optimizer.update(grads, state, params, value=loss)",
+        )
+    return value
+
+
 # -- the steps ----------------------------------------------------------------------------------
 
 
@@ -402,3 +412,38 @@ def clip_by_value(limit: float) -> Optimizer:
     """
     number("clip_by_value: the limit", limit)
     return stateless(lambda grads: pytree.map(lambda g: rnp.clip(g, -limit, limit), grads))
+
+
+def adaptive_grad_clip(
+    clipping: float, eps: float = 1e-3, axis: int | tuple[int, ...] | None = None
+) -> Optimizer:
+    """Clip gradients so that they are at most a share of their parameters.
+
+    Returns a step for `chain`. The norm of each unit of a gradient is at most `clipping` times that
+    of its parameters, or times `eps` if that is larger. A unit is what one output takes: `axis` is
+    summed over, by default all axes but the last, and all of a vector. Of kernels with heads, of
+    rank 3, it is the first one alone, as in optax. Brock et al., 2021,
+    https://arxiv.org/abs/2102.06171
+
+    >>> step, p = adaptive_grad_clip(0.1), rnp.array([3.0, 4.0])
+    >>> step.update(rnp.array([0.0, 9.0]), step.init(p), p)[0]
+    Array([0. , 0.5], dtype=float32)
+    """
+    check_numbers(clipping=clipping, eps=eps)
+
+    def norms(x: Any) -> Any:
+        over: Any = axis
+        if axis is None and sum(n != 1 for n in x.shape) > 1:
+            over = 0 if x.ndim == 3 else tuple(range(x.ndim - 1))
+        return rnp.sqrt(rnp.sum(square_of(x), over, keepdims=True))
+
+    def clip(g: Any, p: Any) -> Any:
+        wide, size = widened(g), norms(widened(g))
+        most = clipping * rnp.maximum(norms(widened(p)), eps)
+        clipped = wide * (most / rnp.maximum(size, 1e-6))
+        return rnp.where(size < most, wide, clipped).astype(g.dtype)
+
+    def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        return pytree.map(clip, grads, needs_params("adaptive_grad_clip", params)), state
+
+    return on_parameters(lambda params: (), update)

@@ -6,11 +6,13 @@ optimizers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .. import numpy as rnp
 from ..trace import pytree
-from ..trace.arguments import flag
+from ..trace.arguments import callable_of, flag
+from .loss_scale import choose
 from .moments import (
     AdamState,
     adam_state,
@@ -23,6 +25,7 @@ from .moments import (
     wide_zeros,
 )
 from .optimizer import (
+    LearningRate,
     Optimizer,
     check_gradients,
     check_numbers,
@@ -198,6 +201,103 @@ def scale_by_adan(
         return as_given(updates, grads), AdanState(count, mean, difference, square, wide)
 
     return on_parameters(init, update)
+
+
+class AdemamixState(NamedTuple):
+    """The running means of AdEMAMix."""
+
+    count: Any  # how many steps were made
+    mean: Any  # of gradients, which forgets fast
+    slow_mean: Any  # of gradients, which forgets slowly
+    square: Any  # of squared gradients
+
+
+def scale_by_ademamix(
+    b1: float = 0.9,
+    b2: float = 0.999,
+    b3: LearningRate = 0.9999,
+    alpha: LearningRate = 6.0,
+    eps: float = 1e-8,
+    eps_root: float = 0.0,
+) -> Optimizer:
+    """Adam's step with a second mean of gradients, which reaches far back.
+
+    With the means m and s of `scale_by_adam`, `n = b3 n + (1 - b3) g`; the update is
+    `(m / (1 - b1^t) + alpha n) / (sqrt(s / (1 - b2^t) + eps_root) + eps)`. `b3` and `alpha` are
+    numbers, or functions of the step. Returns a step for `chain`.
+
+    >>> step = scale_by_ademamix(b3=0.5, alpha=2.0)
+    >>> updates, state = step.update(rnp.array([3.0]), step.init(rnp.zeros(1)))
+    >>> round(updates.item(), 4)
+    2.0
+    """
+    check_numbers(b1=b1, b2=b2, eps=eps, eps_root=eps_root)
+    check_numbers(**{n: x for n, x in {"b3": b3, "alpha": alpha}.items() if not callable(x)})
+
+    def init(params: Any) -> AdemamixState:
+        return AdemamixState(first_step(params), *(wide_zeros(params) for _ in range(3)))
+
+    def update(grads: Any, state: AdemamixState, params: Any = None) -> tuple[Any, AdemamixState]:
+        check_gradients(grads, of_kind(state, AdemamixState).mean)
+        wide, count = widened(grads), state.count + 1
+        keep, share = (x(state.count) if callable(x) else x for x in (b3, alpha))
+        mean, slow = moved(b1, state.mean, wide), moved(keep, state.slow_mean, wide)
+        square = moved_square(b2, state.square, wide)
+        updates = pytree.map(
+            lambda m, n, s: (m + share * n) / (rnp.sqrt(s + eps_root) + eps),
+            unbiased(b1, mean, count),
+            slow,
+            unbiased(b2, square, count),
+        )
+        return as_given(updates, grads), AdemamixState(count, mean, slow, square)
+
+    return on_parameters(init, update)
+
+
+def scale_by_adopt(
+    b1: float = 0.9,
+    b2: float = 0.9999,
+    eps: float = 1e-6,
+    *,
+    nesterov: bool = False,
+    use_clipping: bool = True,
+    clip_value_fn: Callable[[Any], Any] = lambda count: count**0.25,
+) -> Optimizer:
+    """Adam's step with the mean of squares before the step, and the mean of quotients.
+
+    `u = g / max(sqrt(s), eps)`, then `m = b1 m + (1 - b1) u` and `s = b2 s + (1 - b2) g²`; the
+    update is m, or with `nesterov` `b1 m + (1 - b1) u`. The first step is 0, and s is then g².
+    `use_clipping` keeps u between plus and minus `clip_value_fn(t)`, where t counts from 0. Returns
+    a step for `chain`.
+
+    >>> step = scale_by_adopt(use_clipping=False)
+    >>> state = step.init(rnp.zeros(1))
+    >>> for _ in range(2):
+    ...     updates, state = step.update(rnp.array([3.0]), state)
+    >>> round(updates.item(), 4)
+    0.1
+    """
+    check_numbers(b1=b1, b2=b2, eps=eps)
+    is_ahead, clips = flag("nesterov", nesterov), flag("use_clipping", use_clipping)
+    callable_of("scale_by_adopt: clip_value_fn", clip_value_fn)
+
+    def move(grads: Any, state: AdamState, count: Any) -> tuple[Any, AdamState]:
+        is_first = state.count == 0
+
+        def quotient(g: Any, s: Any) -> Any:
+            u = rnp.where(is_first, 0.0, g / rnp.maximum(rnp.sqrt(s), eps))
+            if not clips:
+                return u
+            size = rnp.asarray(clip_value_fn(state.count)).astype(s.dtype)
+            return rnp.clip(u, -size, size)
+
+        quotients = pytree.map(quotient, grads, state.square)
+        mean = moved(b1, state.mean, quotients)
+        begun = pytree.map(square_of, grads)
+        square = choose(is_first, begun, moved_square(b2, state.square, grads))
+        return moved(b1, mean, quotients) if is_ahead else mean, AdamState(count, mean, square)
+
+    return like_adam(move)
 
 
 class StddevState(NamedTuple):

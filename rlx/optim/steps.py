@@ -6,7 +6,6 @@ import functools
 from typing import Any, NamedTuple
 
 from .. import numpy as rnp, random
-from ..ir.errors import ArgumentError
 from ..trace import pytree
 from ..trace.arguments import choice
 from .moments import as_given, moved, wide_zeros
@@ -16,6 +15,7 @@ from .optimizer import (
     check_numbers,
     first_step,
     global_norm,
+    needs_value,
     of_kind,
     on_parameters,
     square_of,
@@ -247,14 +247,9 @@ def scale_by_polyak(
     def update(
         grads: Any, state: Any, params: Any = None, *, value: Any = None, **_: Any
     ) -> tuple[Any, Any]:
-        if value is None:
-            raise ArgumentError(
-                "scale_by_polyak needs the value of the loss",
-                fix="call optimizer.update(grads, state, params, value=loss)",
-            )
         trained = pytree.without_state(grads)
         square = rnp.square(global_norm(trained)) + eps
-        gap = rnp.asarray(value).astype(square.dtype) - f_min
+        gap = rnp.asarray(needs_value("scale_by_polyak", value)).astype(square.dtype) - f_min
         gap = rnp.maximum(gap, 0.0) if variant == "sps+" else gap
         is_flat = square <= float(rnp.finfo(square.dtype).eps)
         rate = rnp.minimum(gap / rnp.where(is_flat, 1.0, square), max_learning_rate)

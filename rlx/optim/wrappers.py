@@ -13,11 +13,9 @@ from ..trace.axes import number
 from ..trace.control import cond
 from .loss_scale import choose
 from .optimizer import (
-    LearningRate,
     Mask,
     Optimizer,
     Tree,
-    apply_updates,
     check_gradients,
     first_step,
     needs_params,
@@ -25,7 +23,6 @@ from .optimizer import (
     on_parameters,
     prefix_of,
     widened,
-    zero_beside,
     zeros_like,
 )
 
@@ -317,97 +314,3 @@ def lookahead(
         return pair, LookaheadState(after, (state.steps_since_sync + 1) % sync_period)
 
     return on_parameters(init, update, is_around=True)
-
-
-class ScheduleFreeState(NamedTuple):
-    """The state of schedule-free learning."""
-
-    b1: Any  # the share of the mean in the parameters that are trained
-    weight_sum: Any  # of all weights of the mean
-    step_count: Any  # the number of the next step, from 1
-    max_lr: Any  # the largest learning rate yet
-    base_optimizer_state: Any  # of the optimizer
-    z: Any  # the parameters that the optimizer moves
-
-
-def schedule_free(
-    base_optimizer: Optimizer,
-    learning_rate: LearningRate,
-    b1: float = 0.9,
-    weight_lr_power: float = 2.0,
-) -> Optimizer:
-    """Schedule-free learning: means of parameters in place of a rate that falls.
-
-    `base_optimizer` moves z by gradients at `y = b1 x + (1 - b1) z`, the parameters that are
-    trained; `x = (1 - c) x + c z`, the mean of z, is what `schedule_free_eval_params` gives for
-    use. Its weights are powers, `weight_lr_power`, of the largest rate yet. The optimizer has no
-    momentum of its own, and the rate too: `schedule_free(adamw(1e-3, b1=0.0), 1e-3)`. Defazio et
-    al., 2024, https://arxiv.org/abs/2405.15682
-
-    >>> from rlx.optim import apply_updates, sgd
-    >>> optimizer, params = schedule_free(sgd(0.5), 0.5), rnp.array([4.0])
-    >>> state = optimizer.init(params)
-    >>> for _ in range(3):
-    ...     updates, state = optimizer.update(2 * params, state, params)
-    ...     params = apply_updates(params, updates)
-    >>> schedule_free_eval_params(state, params).round(3).tolist()
-    [0.0]
-    """
-    if not callable(learning_rate):
-        number("schedule_free: the learning rate", learning_rate)
-    number("schedule_free: weight_lr_power", weight_lr_power)
-    if not 0 < number("schedule_free: b1", b1) <= 1:
-        raise wrong("schedule_free: b1", b1, "above 0 and at most 1", "use 0.9, the default")
-
-    def init(params: Any) -> ScheduleFreeState:
-        zero = zero_beside(params)
-        z = pytree.map(lambda p: rnp.array(p, copy=True), params)
-        inner = base_optimizer.init(params)
-        # arrays of their own: a step may be given the memory of both zeros
-        return ScheduleFreeState(zero + b1, zero, first_step(params) + 1, zero + 0, inner, z)
-
-    def update(
-        grads: Any, state: ScheduleFreeState, params: Any = None, **more: Any
-    ) -> tuple[Any, ScheduleFreeState]:
-        state, params = of_kind(state, ScheduleFreeState), needs_params("schedule_free", params)
-        dtype, rate = state.max_lr.dtype, learning_rate
-        if callable(rate):
-            rate = rnp.asarray(rate(state.step_count)).astype(dtype)
-        largest = rnp.maximum(state.max_lr, rate)
-        weight = largest**weight_lr_power
-        total = state.weight_sum + weight
-        part = rnp.where(total == 0, 0.0, weight / rnp.where(total == 0, 1.0, total))
-        updates, inner = base_optimizer.update(grads, state.base_optimizer_state, params, **more)
-        z = apply_updates(state.z, updates)
-
-        def moved(before: Any, z: Any, y: Any) -> Any:
-            c = part.astype(z.dtype)
-            x = (1 - c) * ((y - (1 - b1) * before) / b1) + c * z
-            return b1 * x + (1 - b1) * z - y
-
-        changes = pytree.map(moved, state.z, z, params)
-        steps = state.step_count + 1
-        return changes, ScheduleFreeState(state.b1, total, steps, largest, inner, z)
-
-    return on_parameters(init, update, is_around=True)
-
-
-def schedule_free_eval_params(state: ScheduleFreeState, params: Tree) -> Tree:
-    """The parameters for use, the mean x, of those that `schedule_free` trains.
-
-    `state` is that of the optimizer.
-
-    >>> from rlx.optim import sgd
-    >>> params = {"w": rnp.array([4.0])}
-    >>> state = schedule_free(sgd(0.5), 0.5).init(params)
-    >>> schedule_free_eval_params(state, params)["w"].tolist()
-    [4.0]
-    """
-    state = of_kind(state, ScheduleFreeState)
-
-    def mean(z: Any, y: Any) -> Any:
-        b1 = state.b1.astype(z.dtype)
-        return (y - (1 - b1) * z) / b1
-
-    found = pytree.map(mean, state.z, pytree.without_state(params))
-    return pytree.restore_state(found, params)
