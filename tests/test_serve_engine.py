@@ -2,79 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import os
 import random
 
 import numpy as np
 import pytest
+from small_served import Watch, engine, small_model
 
 import rlx
-from rlx.models import LanguageModel
-from rlx.models.llama import Llama
 from rlx.serve import Engine, Ticket
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "15"))
-VOCABULARY = 48
-
-
-@functools.cache
-def small_model(window: int | None = None) -> LanguageModel:
-    """Two layers of random weights."""
-    frequencies = tuple(1 / 10 ** (i / 4) for i in range(4))
-    config = Llama(VOCABULARY, 2, 32, 48, 4, 2, 8, 1e-5, 256, frequencies, window=window)
-    draw = np.random.default_rng(0)
-
-    def numbers(*shape: int) -> np.ndarray:
-        return (draw.standard_normal(shape) / np.sqrt(shape[-1])).astype("float32")
-
-    layers = [
-        {
-            "attention_norm": 1 + numbers(32),
-            **{"q": numbers(32, 32), "k": numbers(16, 32), "v": numbers(16, 32)},
-            **{"o": numbers(32, 32), "ffn_norm": 1 + numbers(32)},
-            **{"gate": numbers(48, 32), "up": numbers(48, 32), "down": numbers(32, 48)},
-        }
-        for _ in range(2)
-    ]
-    weights = {"embedding": 4 * numbers(VOCABULARY, 32), "norm": 1 + numbers(32), "layers": layers}
-    return LanguageModel(config, weights, ends=[0])
-
-
-@functools.cache
-def engine(pages: int, size: int, tokens: int, sequences: int = 4, **options) -> Engine:
-    model = small_model(options.pop("window", None))
-    width = 1 if options.get("dtype") == "int8" else 4
-    page = 2 * 2 * size * 2 * (8 * width + (4 if width == 1 else 0))
-    return Engine(
-        model,
-        cache=pages * page,
-        page_size=size,
-        step_tokens=tokens,
-        max_sequences=sequences,
-        poison=True,
-        **options,
-    )
-
-
-class Watch:
-    """The logits that each request of an engine gets, as hashes."""
-
-    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seen: dict[object, list[str]] = {}
-        draw = engine._draw
-
-        def watched(texts, logits):
-            for text, row in zip(texts, np.asarray(logits), strict=True):
-                digest = hashlib.sha256(row.tobytes()).hexdigest()
-                self.seen.setdefault(text, []).append(digest)
-            return draw(texts, logits)
-
-        monkeypatch.setattr(engine, "_draw", watched)
-
-    def of(self, ticket: Ticket) -> list[str]:
-        return self.seen.get(ticket.text, [])
 
 
 def test_random_schedules_give_the_bits_of_requests_alone(monkeypatch):
@@ -121,6 +59,8 @@ def _run(draw: random.Random, engine: Engine) -> list[tuple[Ticket, tuple, dict]
                 options |= {"temperature": 1.0, "seed": draw.randint(0, 3)}
             if draw.random() < 0.3:
                 options |= {"frequency_penalty": 0.5}
+            if draw.random() < 0.6:
+                options |= {"adapter": draw.choice(["one", "two"])}
             how = {"priority": draw.choice([0, 0, 1]), "tenant": draw.choice("ab")}
             submitted.append((engine.submit(prompt, **how, **options), prompt, options))
         if submitted and draw.random() < 0.1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 import socket
@@ -19,6 +20,7 @@ import pytest
 from llama_writer import write_llama
 
 import rlx
+from rlx.models import Pooled
 from rlx.serve import Engine
 
 httpx = pytest.importorskip("httpx", reason="needs the package httpx")
@@ -50,9 +52,11 @@ def served(model: Any, **options: Any) -> Iterator[str]:
     """The address of a server that runs until it is no longer needed."""
     from rlx.serve.http import application
 
-    limits = {n: options.pop(n) for n in ("keys", "most_bytes", "timeout") if n in options}
-    engine = Engine(model, **{"cache": "2M", "step_tokens": 32, **options})
-    app = application(engine, name="small", **limits)
+    names = ("keys", "most_bytes", "timeout", "adapters")
+    limits = {n: options.pop(n) for n in names if n in options}
+    room = options.pop("room", 0)
+    engine = Engine(model, **{"cache": "2M", "step_tokens": 32, "adapters": room, **options})
+    app = application(engine, name="small", encoder=Pooled(model), **limits)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_keep_alive=1))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -153,6 +157,9 @@ WRONG = [
     ({"tools": [{"type": "function"}]}, "tools"),
     ({"response_format": {"type": "json_object"}}, "response_format"),
     ({"top_logprobs": 2}, "top_logprobs"),
+    ({"logit_bias": [1]}, "logit_bias"),
+    ({"logit_bias": {"word": 1}}, "logit_bias"),
+    ({"logit_bias": {"5": 101}}, "logit_bias"),
     ({"colour": 1}, "colour"),
     ({"max_tokens": 100_000}, None),
 ]
@@ -165,6 +172,86 @@ def test_wrong_fields_are_named(address, wrong, param):
     error = answer.json()["error"]
     assert answer.status_code == 400 and error["param"] == param
     assert error["type"] == "invalid_request_error" and error["message"]
+
+
+def test_biases_forbid_and_force_tokens(model, client):
+    wanted = model.chat(ASK, max_tokens=4)
+    biases = {str(wanted.tokens[0]): -100}
+    found = chat(client, temperature=0, max_tokens=4, logit_bias=biases, logprobs=True)
+    expected = model.chat(ASK, max_tokens=4, logit_bias={wanted.tokens[0]: -100.0})
+    assert found.choices[0].message.content == expected.text != wanted.text
+    assert wanted.tokens[0] not in expected.tokens
+    forced = chat(client, temperature=0, max_tokens=4, logit_bias={"70": 100})
+    assert forced.choices[0].message.content == model.tokenizer.decode([70] * 4)
+    with pytest.raises(openai.BadRequestError, match="there is no token 999999"):
+        chat(client, logit_bias={"999999": 1})
+
+
+def post(address: str, **body: Any) -> tuple[int, str]:
+    answer = httpx.post(address, json=body)
+    return answer.status_code, answer.text
+
+
+def test_adapters_are_loaded_and_unloaded_while_it_serves(model, tmp_path):
+    draw, arrays = np.random.default_rng(0), {}
+    for name, rows, columns in (("lora_A", 2, 64), ("lora_B", 64, 2)):
+        key = f"base_model.model.model.layers.0.self_attn.q_proj.{name}.weight"
+        arrays[key] = draw.normal(size=(rows, columns)).astype("float32")
+    rlx.save(tmp_path / "legal.safetensors", arrays)
+    (tmp_path / "broken.safetensors").write_bytes(b"nothing")
+    for address in served(model, adapters=tmp_path, room=2):
+        load, unload = (f"{address}/v1/{verb}_lora_adapter" for verb in ("load", "unload"))
+        with closing(openai.OpenAI(base_url=f"{address}/v1", api_key="none")) as client:
+            plain = chat(client).choices[0].message.content
+            with pytest.raises(openai.NotFoundError, match="there is no model 'legal'"):
+                chat(client, model="legal")
+            given = {"lora_name": "legal", "lora_path": "legal.safetensors"}
+            told = "Success: LoRA adapter 'legal' added successfully."
+            assert post(load, **given) == (200, told)
+            assert [m.id for m in client.models.list()] == ["small", "legal"]
+            other = chat(client, model="legal")
+            assert other.model == "legal" and other.choices[0].message.content != plain
+            assert chat(client).choices[0].message.content == plain
+            assert post(load, **given)[0] == 400
+            assert post(load, **given, load_inplace=True)[0] == 200
+            assert post(load, **{**given, "lora_name": "small"})[0] == 400
+            for path in ("none.safetensors", "../legal.safetensors", "/etc/passwd", "a\0b"):
+                assert post(load, lora_name="x", lora_path=path)[0] == 404
+            status, text = post(load, lora_name="x", lora_path="broken.safetensors")
+            assert status == 400 and str(tmp_path) not in text
+            assert post(load, lora_name=3)[0] == 400
+            assert post(unload, lora_name="legal")[0] == 200
+            assert post(unload, lora_name="legal")[0] == 404
+            assert [m.id for m in client.models.list()] == ["small"]
+
+
+def test_adapters_of_any_place_are_not_loaded(address):
+    body = {"lora_name": "x", "lora_path": "/etc/passwd"}
+    assert httpx.post(f"{address}/v1/load_lora_adapter", json=body).status_code == 403
+
+
+def test_embeddings_are_those_of_the_model(model, address):
+    with closing(openai.OpenAI(base_url=f"{address}/v1", api_key="none")) as client:
+        wanted = Pooled(model).encode(["ab", "hello there"]).host()
+        for how in ({}, {"encoding_format": "float"}, {"encoding_format": "base64"}):
+            found = client.embeddings.create(model="small", input=["ab", "hello there"], **how)
+            rows = [x.embedding for x in found.data]
+            if how.get("encoding_format") == "base64":
+                rows = [np.frombuffer(base64.b64decode(x), "<f4") for x in rows]
+            np.testing.assert_array_equal(np.array(rows, "float32"), wanted)
+        tokens = [model.tokenizer.encode("ab", add_special=True)]
+        one = client.embeddings.create(model="small", input=tokens, dimensions=64)
+        assert one.data[0].embedding == wanted[0].tolist()
+        assert one.usage.prompt_tokens == len(tokens[0])
+        for wrong, param in (
+            ({"input": []}, "input"), ({"input": [3.5]}, "input"), ({"input": [[]]}, "input"),
+            ({"input": "a", "dimensions": 3}, "dimensions"),
+            ({"input": "a", "encoding_format": "int8"}, "encoding_format"),
+            ({"input": "a " * 600}, "input"), ({"input": [[10**30]]}, "input"),
+            ({"input": "a", "colour": 1}, "colour"),
+        ):  # fmt: skip
+            answer = httpx.post(f"{address}/v1/embeddings", json=wrong)
+            assert answer.status_code == 400 and answer.json()["error"]["param"] == param
 
 
 def test_errors_are_the_classes_of_the_client(client, address):

@@ -6,10 +6,13 @@ import argparse
 import importlib.util
 import os
 from pathlib import Path
+from typing import Any
 
 from ..ir.errors import ArgumentError
+from ..models import Encoder, Pooled, load
+from ..models.pooled import POOLINGS
 from ..serve import Engine
-from .options import add_model, language_model
+from .options import add_model
 
 NEEDED = ("starlette", "uvicorn", "prometheus_client")
 DRAIN = 30  # seconds that answers have to end after SIGTERM
@@ -33,6 +36,25 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{name}", type=int, default=default, metavar="N", help=f"{about} ({default})"
         )
+    parser.add_argument(
+        "--adapter", action="append", default=[], metavar="NAME=PATH",
+        help="an adapter (LoRA) that callers choose as a model; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--adapters-from", metavar="FOLDER",
+        help="the folder whose adapters callers may load while it serves",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pooling", choices=POOLINGS,
+        help="embeddings of a language model: the mean of its states, or the last",
+    )  # fmt: skip
+    for name, default, about in (
+        ("max-adapters", 8, "adapters that there is room for, if there are any"),
+        ("adapter-rank", 16, "their greatest rank"),
+    ):
+        parser.add_argument(
+            f"--{name}", type=int, default=default, metavar="N", help=f"{about} ({default})"
+        )
     parser.epilog = "RLX_API_KEYS=key,key: callers need one of these keys."
 
 
@@ -45,19 +67,10 @@ def run(asked: argparse.Namespace) -> None:
         )
     import uvicorn
 
-    from ..serve.http import application
-
-    model = language_model(asked)
-    engine = Engine(
-        model,
-        cache=asked.cache,
-        max_sequences=asked.max_sequences,
-        step_tokens=asked.step_tokens,
-        max_waiting=asked.max_waiting,
-    )
-    keys = [key for key in os.environ.get("RLX_API_KEYS", "").split(",") if key]
+    model = load(asked.model, compute=asked.compute)
     name = asked.name or Path(asked.model).stem
-    app = application(engine, name=name, keys=keys, timeout=asked.timeout)
+    keys = [key for key in os.environ.get("RLX_API_KEYS", "").split(",") if key]
+    app = _application(asked, model, name, keys)
     print(f"{name} at http://{asked.host}:{asked.port}/v1", flush=True)
     uvicorn.run(
         app,
@@ -65,4 +78,35 @@ def run(asked: argparse.Namespace) -> None:
         port=asked.port,
         log_level="warning",
         timeout_graceful_shutdown=DRAIN,
+    )
+
+
+def _application(asked: argparse.Namespace, model: Any, name: str, keys: list[str]) -> Any:
+    """What serves a `model`: an encoder gives vectors, a language model texts, and vectors too."""
+    from ..serve.embeddings import encoder_application
+    from ..serve.http import application
+
+    if isinstance(model, Encoder):
+        return encoder_application(model, name=name, keys=keys)
+    engine = Engine(
+        model,
+        cache=asked.cache,
+        max_sequences=asked.max_sequences,
+        step_tokens=asked.step_tokens,
+        max_waiting=asked.max_waiting,
+        adapters=asked.max_adapters if asked.adapter or asked.adapters_from else 0,
+        adapter_rank=asked.adapter_rank,
+    )
+    for given in asked.adapter:
+        label, _, path = given.partition("=")
+        if not label or not path:
+            raise ArgumentError(f"--adapter is {given!r}", fix="give --adapter NAME=PATH")
+        engine.adapters.attach(label, path)
+    return application(
+        engine,
+        name=name,
+        keys=keys,
+        timeout=asked.timeout,
+        adapters=asked.adapters_from,
+        encoder=Pooled(model, asked.pooling) if asked.pooling else None,
     )

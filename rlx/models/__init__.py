@@ -10,7 +10,19 @@ from .encoder import Encoder as Encoder
 from .generation import Completion as Completion
 from .language import LanguageModel as LanguageModel
 from .loading import load as load
+from .lora import Adapter as Adapter
+from .lora_files import load_adapter as load_adapter
+from .pooled import Pooled as Pooled
 from .sampling import Sampling as Sampling
 
-__all__ = ["Completion", "Encoder", "LanguageModel", "Sampling", "load"]
+__all__ = [
+    "Adapter",
+    "Completion",
+    "Encoder",
+    "LanguageModel",
+    "Pooled",
+    "Sampling",
+    "load",
+    "load_adapter",
+]
 __dir__ = _listed(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,11 @@ from .. import numpy as rnp
 from ..io.tokenizer import Tokenizer
 from ..ir.errors import ArgumentError, BoundsError
 from ..ir.lazy import lazy
-from ..trace.arguments import flag, names_of
+from ..trace.arguments import flag
 from ..trace.array import Array
 from ..transforms.jit.compiled import Compiled
 from .bert import Bert, encode
+from .prompts import Prompts, check_tokens, tokens_of
 from .steps import bound
 
 MOST_TOKENS = 4096  # of a batch, with those that fill up its texts
@@ -36,20 +37,20 @@ class Encoder:
         c = self.config
         return f"Encoder({c.layers} layers, {c.size} features, {c.heads} heads, {c.pooling})"
 
-    def encode(self, texts: str | Sequence[str], *, truncate: bool = False) -> Array:
-        """The vectors of `texts`: f32[count, size], or f32[size] of one text.
+    @property
+    def size(self) -> int:
+        """How many numbers a vector has."""
+        return self.config.size
+
+    def encode(self, texts: Prompts, *, truncate: bool = False) -> Array:
+        """The vectors of `texts` or lists of tokens: f32[count, size], of one f32[size].
 
         A text has the same bits alone and among others. With `truncate` the end of a text that has
         more tokens than the model's context is left out; without it is a `BoundsError`. What is
-        no text is an `ArgumentError`.
+        neither a text nor tokens of the model is an `ArgumentError` or `BoundsError`.
         """
-        listed = names_of("encode: texts", texts)
-        if self.tokenizer is None:
-            raise ArgumentError(
-                "encode: the model has no tokenizer", fix="put tokenizer.json into its folder"
-            )
-        ids = [self.tokenizer.encode(text, add_special=True) for text in listed]
-        ids = [self._fitting(x, flag("encode: truncate", truncate)) for x in ids]
+        listed, is_one = tokens_of("encode", texts, self.tokenizer)
+        ids = [self._fitting(x, flag("encode: truncate", truncate)) for x in listed]
         found = np.empty((len(ids), self.config.size), np.float32)
         order, first = sorted(range(len(ids)), key=lambda i: -len(ids[i])), 0
         while first < len(order):
@@ -61,9 +62,12 @@ class Encoder:
             counts = np.array([len(ids[i]) for i in rows], "int32")
             found[rows] = self._compiled(batch, counts).host()
             first += len(rows)
-        return rnp.asarray(found[0] if isinstance(texts, str) else found)
+        return rnp.asarray(found[0] if is_one else found)
 
     def _fitting(self, ids: list[int], truncate: bool) -> list[int]:
+        if not ids:
+            raise ArgumentError("encode: a text has no tokens", fix="give one token at least")
+        check_tokens("encode", ids, self.config.vocabulary)
         most = self.config.context
         if len(ids) > most and not truncate:
             raise BoundsError(

@@ -11,15 +11,14 @@ from typing_extensions import Unpack
 from ..io.template import ChatTemplate
 from ..io.tokenizer import Tokenizer
 from ..ir.errors import ArgumentError, BoundsError
-from ..trace.arguments import choice, count_of, members, names_of, wrong
+from ..trace.arguments import choice, count_of, names_of, wrong
 from ..trace.array import Array
-from ..trace.axes import integer
 from .generation import Completion, Request, StoppedText, run
 from .llama import Llama
+from .prompts import Prompts, check_tokens, tokens_of
 from .sampling import MOST_LISTED, Sampling, checked
 from .steps import PAGE, Steps
 
-Prompts = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]]
 # tokens that end a text, by the names that model makers give them
 ENDS = (
     "<|im_end|> <|eot_id|> <|eom_id|> <|end|> <|endoftext|> <|end_of_text|> <end_of_turn> </s>"
@@ -39,6 +38,7 @@ class Options(TypedDict, total=False):
     repetition_penalty: float
     presence_penalty: float
     frequency_penalty: float
+    logit_bias: Mapping[int, float]
     seed: int
 
 
@@ -62,21 +62,28 @@ class LanguageModel:
     ) -> None:
         self.config, self.weights, self.tokenizer = config, weights, tokenizer
         self.template, self._release = template, release
-        self._made: dict[tuple[int, str], Steps] = {}
+        self._made: dict[Any, Steps] = {}
         named = [] if tokenizer is None else [tokenizer.eos, tokenizer.eot]
         special = {} if tokenizer is None else tokenizer.special
         named += [special.get(name) for name in ENDS]
         self.ends = frozenset(ends) | {x for x in named if x is not None}
 
-    def steps(self, page_size: int = PAGE, dtype: str = "float32") -> Steps:
+    def steps(
+        self,
+        page_size: int = PAGE,
+        dtype: str = "float32",
+        adapters: tuple[int, int] | None = None,
+    ) -> Steps:
         """The compiled steps with the weights bound, made when they are first asked for.
 
-        Their pages hold `page_size` tokens each, as numbers of `dtype`.
+        Their pages hold `page_size` tokens each, as numbers of `dtype`. `adapters` are how many
+        they take and their greatest rank.
         """
-        if (page_size, dtype) not in self._made:
-            given = self.config, self.weights, page_size, dtype, self._release
-            self._made[page_size, dtype] = Steps(*given)
-        return self._made[page_size, dtype]
+        key = page_size, dtype, adapters
+        if key not in self._made:
+            given = self.config, self.weights, page_size, dtype, self._release, adapters
+            self._made[key] = Steps(*given)
+        return self._made[key]
 
     def __repr__(self) -> str:
         c = self.config
@@ -155,31 +162,17 @@ class LanguageModel:
 
     def text(self, prompt: str | Sequence[int], **options: Unpack[Options]) -> Request:
         """A `prompt` ready to be continued, with the `options` and errors of `generate`."""
-        (one,), is_one = self.prompts(prompt)
+        listed, is_one = self.prompts(prompt)
         if not is_one:
             raise wrong("the prompt", prompt, "one prompt", "use generate for several")
-        return self._request(one, **options)
+        return self._request(listed[0], **options)
 
     def prompts(self, given: Any) -> tuple[list[list[int]], bool]:
         """Prompts as tokens, and whether the one `given` stood by itself.
 
         Raises an `ArgumentError` for what is neither a text nor numbers of tokens.
         """
-        items = [given] if isinstance(given, str) else list(members("generate: prompts", given))
-        is_one = isinstance(given, str) or all(isinstance(x, int | np.integer) for x in items)
-        if is_one:
-            items = [given]
-        return [self._ids(x) for x in items], is_one
-
-    def _ids(self, prompt: Any) -> list[int]:
-        if not isinstance(prompt, str):
-            return [integer("generate: a token", x) for x in members("generate: a prompt", prompt)]
-        if self.tokenizer is None:
-            raise ArgumentError(
-                "generate: the model has no tokenizer",
-                fix="give numbers of tokens, or put tokenizer.json into the model's folder",
-            )
-        return self.tokenizer.encode(prompt, add_special=True)
+        return tokens_of("generate", given, self.tokenizer)
 
     def _request(
         self,
@@ -197,17 +190,13 @@ class LanguageModel:
         stops = [x for x in names_of("generate: stop", stop) if x]
         self._check(prompt, limit)
         text, how = StoppedText(self.tokenizer, stops), checked(Sampling(**sampling))
+        check_tokens("generate", how.logit_bias, self.config.vocabulary)
         return Request(prompt, limit, how, self.ends, text, logprobs)
 
     def _check(self, prompt: list[int], limit: int) -> None:
         if not prompt:
             raise ArgumentError("generate: a prompt has no tokens", fix="give one token at least")
-        most = self.config.vocabulary
-        for token in prompt:
-            if not 0 <= token < most:
-                raise BoundsError(
-                    f"generate: there is no token {token}", fix=f"give numbers from 0 to {most - 1}"
-                )
+        check_tokens("generate", prompt, self.config.vocabulary)
         if len(prompt) + limit > self.config.context:
             raise BoundsError(
                 f"generate: a prompt of {len(prompt)} tokens and {limit} more are over the "

@@ -21,6 +21,7 @@ import numpy as np
 from .. import nn, numpy as rnp
 from ..ir.record import record, replace
 from ..nn.blocks import BlockArray
+from .lora import Adapted
 
 Weights = Mapping[str, Any]
 # of a layer's queries, keys and values; gives the means of values, shaped as the queries
@@ -112,6 +113,8 @@ def feed_forward(model: Llama, layer: Weights, x: Any) -> Any:
 
 def linear(model: Any, x: Any, w: Any, b: Any = None) -> Any:
     """x W^T + b: f32[..., in] gives f32[..., out]; exact if W is not in blocks."""
+    if isinstance(w, Adapted):
+        return linear(model, x, w.weights, b) + w.change(x)
     is_packed = isinstance(w, BlockArray)
     return nn.linear(x, w, b, compute=model.compute if is_packed else "exact")
 

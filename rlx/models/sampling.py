@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import lax, nn, numpy as rnp, random
 from ..ir.errors import AttributeValueError
-from ..ir.record import record
+from ..ir.record import field, record
 from ..runtime.devices import default_device
 from ..scipy.special import logsumexp
-from ..trace.arguments import count_of
+from ..trace.arguments import count_of, wrong
 from ..trace.array_arguments import known_real
+from ..trace.axes import integer
 from ..transforms.jit.jit import jit
 from ..transforms.vmap import vmap
 from .steps import device_options
 
 LEAST, GREATEST = -(2**31), 2**31 - 1
-FLOATS = "temperature top_p min_p repetition_penalty presence_penalty frequency_penalty".split()
-DTYPES = {**dict.fromkeys(FLOATS, "float32"), "top_k": "int32", "seed": "uint32"}
+WORD = 32  # bits of masks
+ALL = np.uint32(2**WORD - 1)  # a word that allows its tokens
 MOST_LISTED = 20  # tokens whose logarithms of probabilities are given beside the drawn one's
 
 
@@ -43,6 +44,7 @@ class Sampling:
       divided by it, negative ones multiplied.
     - `presence_penalty`, `frequency_penalty`: what is taken from logits of tokens that were drawn
       before, once and for each time.
+    - `logit_bias`: what is added to the logits of some tokens, by their numbers.
     - `seed`: of the random numbers.
     """
 
@@ -53,6 +55,7 @@ class Sampling:
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
     seed: int = 0
 
 
@@ -81,7 +84,22 @@ def checked(given: Sampling) -> Sampling:
         if not math.isfinite(number) or not is_right(number):
             raise AttributeValueError(f"generate: {name} is {number:g}", fix=f"use {wanted}")
         found[name] = number
-    return Sampling(**found)
+    return Sampling(**found, logit_bias=_bias(given.logit_bias))
+
+
+def _bias(given: Any) -> dict[int, float]:
+    if not isinstance(given, Mapping):
+        raise wrong("generate: logit_bias", given, "a dict", "give {token: number}")
+    found = {}
+    for token, value in given.items():
+        number = known_real("generate: logit_bias", value)
+        if not math.isfinite(number):
+            raise AttributeValueError(
+                f"generate: logit_bias has {number:g}",
+                fix="use finite numbers: -100 forbids a token",
+            )
+        found[integer("generate: logit_bias: a token", token)] = number
+    return found
 
 
 class Drawn(NamedTuple):
@@ -97,18 +115,36 @@ class Drawn(NamedTuple):
 
 
 class Settled:
-    """The settings of some rows, as arrays."""
+    """The settings of some rows, as arrays.
 
-    def __init__(self, rows: Sequence[Sampling]) -> None:
+    `masks` has for each row the tokens that are allowed, as bits of u32 words, or None for all.
+    """
+
+    def __init__(
+        self, rows: Sequence[Sampling], masks: Sequence[np.ndarray | None] | None = None
+    ) -> None:
         self._how = {
             name: np.array([getattr(row, name) for row in rows], dtype)
             for name, dtype in DTYPES.items()
         }
+        most = max(len(row.logit_bias) for row in rows)
+        self._ids = np.full((len(rows), max(most, 1)), GREATEST, "int32")  # no token
+        self._added = np.zeros(self._ids.shape, "float32")
+        for ids, added, row in zip(self._ids, self._added, rows, strict=True):
+            ids[: len(row.logit_bias)] = list(row.logit_bias)
+            added[: len(row.logit_bias)] = list(row.logit_bias.values())
+        self._masks = masks or [None] * len(rows)
 
     def draw(self, logits: Any, history: Any, start: Any, count: Any, is_listed: bool) -> Drawn:
         """Draw a token for each row; arguments are those of `draw`."""
-        listed = np.array(is_listed)
-        found = _compiled(default_device())(logits, history, start, count, self._how, listed)
+        words = -(-logits.shape[1] // WORD)
+        mask = np.full((len(self._masks), words), ALL)
+        for row, allowed in zip(mask, self._masks, strict=True):
+            if allowed is not None:
+                row[:] = allowed
+        limits = {"ids": self._ids, "added": self._added, "mask": mask}
+        given = logits, history, start, count, self._how, limits, np.array(is_listed)
+        found = _compiled(default_device())(*given)
         tokens, logprobs, ids, values = (x.host().tolist() for x in found)
         likeliest = [dict(zip(*x, strict=True)) for x in zip(ids, values, strict=True)]
         return Drawn(tokens, logprobs, likeliest if is_listed else [])
@@ -119,31 +155,45 @@ def _compiled(device: str) -> Any:
     """`draw` for any number of rows, on a device."""
     rows = {0: "rows"}
     sizes = {"logits": rows, "history": {0: "rows", 1: "times"}, "start": rows, "count": rows}
+    biases = {0: "rows", 1: "biases"}
+    limits = {"ids": biases, "added": biases, "mask": rows}
     return jit(
         draw,
-        dynamic={**sizes, "how": dict.fromkeys(DTYPES, rows)},
+        dynamic={**sizes, "how": dict.fromkeys(DTYPES, rows), "limits": limits},
         device=device,
         **device_options(),
     )
 
 
 def draw(
-    logits: Any, history: Any, start: Any, count: Any, how: dict[str, Any], is_listed: Any
+    logits: Any,
+    history: Any,
+    start: Any,
+    count: Any,
+    how: dict[str, Any],
+    limits: dict[str, Any],
+    is_listed: Any,
 ) -> tuple[Any, Any, Any, Any]:
     """Draw a token for each row of `logits`, f32[rows, vocabulary].
 
     `history`, i32[rows, n], has the tokens before: `count` of them, from `start` on drawn ones.
-    `how` has an array with a number for each row for each field of `Sampling`. Returns the tokens
-    i32[rows] and the logarithms of their probabilities f32[rows], and, if `is_listed`, the same
-    for the likeliest tokens of each row. Probabilities are those before all that `how` says.
+    `how` has an array with a number for each row for each field of `Sampling`. `limits` are
+    `ids` i32[rows, n], to whose logits `added` f32[rows, n] is added, and `mask`, bits of the
+    tokens that are allowed, u32[rows, words]. Returns the tokens i32[rows] and the logarithms of
+    their probabilities f32[rows], and, if `is_listed`, the same for the likeliest tokens of each
+    row. Probabilities are those before all that `how` and `limits` say.
     """
+    ids, added, mask = limits["ids"], limits["added"], limits["mask"]
+    biased = lax.cond(rnp.any(added != 0), _with_bias, lambda x, *_: x, logits, ids, added)
     has_penalty = rnp.any(
         (how["repetition_penalty"] != 1)
         | (how["presence_penalty"] != 0)
         | (how["frequency_penalty"] != 0)
     )
-    before = logits, history, start, count, how
+    before = biased, history, start, count, how
     changed = lax.cond(has_penalty, _with_penalties, lambda x, *_: x, *before)
+    is_masked = rnp.any(mask != ALL)
+    changed = lax.cond(is_masked, _allowed, lambda x, *_: x, changed, mask)
     is_random = rnp.any(how["temperature"] > 0)
     noisy = lax.cond(is_random, _with_noise, lambda x, *_: x, changed, count - start, how)
     token = rnp.argmax(noisy, -1).astype("int32")
@@ -161,6 +211,18 @@ def draw(
 
     values, tokens = lax.cond(is_listed, listed, nothing, logits)
     return token, chosen[:, 0], tokens, values - total
+
+
+def _with_bias(logits: Any, ids: Any, added: Any) -> Any:
+    row = rnp.arange(logits.shape[0], dtype="int32")[:, None]
+    return logits.at[row, ids].add(added, mode="drop")
+
+
+def _allowed(logits: Any, mask: Any) -> Any:
+    """Logits of the tokens whose bits are set, the others at minus infinity."""
+    token = rnp.arange(logits.shape[1], dtype="uint32")
+    bits = mask[:, (token // WORD).astype("int32")] >> (token % WORD)[None]
+    return rnp.where((bits & 1) == 1, logits, -rnp.inf)
 
 
 def _with_penalties(logits: Any, history: Any, start: Any, count: Any, how: dict[str, Any]) -> Any:

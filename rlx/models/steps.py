@@ -6,6 +6,7 @@ number of them; a token's bits depend on its own text alone.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from ..trace.make_graph import typeof
 from ..transforms.jit.compiled import Compiled
 from ..transforms.jit.jit import jit
 from .llama import Llama, block, embed, head
+from .lora import Stack, adapted, stacked
 
 CHUNK = 256  # tokens of a prompt at a time
 PAGE = 16  # tokens in a page
@@ -32,13 +34,15 @@ class Batch(NamedTuple):
     sequence: Any  # [tokens]: the row of `tables`
     tables: Any  # [sequences, pages of each]
     last: Any  # [rows]: the tokens whose next ones are asked for
+    chosen: Any = None  # [tokens]: the adapter of each, negative for none
 
 
 class Steps:
     """A model's compiled parts with its weights bound, for pages of a dtype.
 
     Layers whose weights are of the same kind share their code. `release` is called as weights are
-    bound: products have copies of them in an order of their own.
+    bound: products have copies of them in an order of their own. With `adapters`, their number and
+    greatest rank, a step takes the stacks of so many.
     """
 
     def __init__(
@@ -48,7 +52,9 @@ class Steps:
         size: int = PAGE,
         dtype: Any = "float32",
         release: Callable[[], None] = lambda: None,
+        adapters: tuple[int, int] | None = None,
     ) -> None:
+        self.adapters = adapters
         self.model, self._page = model, (size, model.kv_heads, model.head_size, dtype)
         table = {name: x for name, x in weights.items() if name != "layers"}
         line, tables = rnp.zeros((3,), "int32"), rnp.zeros((2, 4), "int32")
@@ -63,6 +69,9 @@ class Steps:
         there = (name for name, x in pages._asdict().items() if x is not None)
         sizes |= {f"pages.{name}": {0: "pages"} for name in there}
         given = x, line, line, tables, pages
+        if adapters is not None:
+            sizes["chosen"] = tokens
+            given = *given, line, stacked(model, [None] * adapters[0], adapters[1])[0]
         self._layers: list[Compiled] = []
         known: dict[Any, Compiled] = {}
         for layer in weights["layers"]:
@@ -75,21 +84,42 @@ class Steps:
             self._layers.append(known[kind])
         release()
 
+    def with_weights(self, weights: Mapping[str, Any]) -> Steps:
+        """The same code with other weights of the same structure and types."""
+        other = copy.copy(self)
+        table = {name: x for name, x in weights.items() if name != "layers"}
+        other._embed = self._embed.with_bound(weights={"embedding": table["embedding"]})
+        other._head = self._head.with_bound(weights=table)
+        layers = zip(self._layers, weights["layers"], strict=True)
+        other._layers = [code.with_bound(weights=layer) for code, layer in layers]
+        return other
+
     def pages(self, count: int) -> list[nn.KVPages]:
         """So many empty pages for each layer."""
         return [nn.empty_pages(count, *self._page) for _ in range(self.model.layers)]
 
-    def __call__(self, batch: Batch, pages: Pages) -> tuple[Any, list[Any]]:
+    def __call__(
+        self, batch: Batch, pages: Pages, stacks: Sequence[Stack] = ()
+    ) -> tuple[Any, list[Any]]:
         """Compute the tokens of a batch: logits f32[rows, vocabulary], and the new pages.
 
         Those given are used up. Without a row whose next token is asked for, logits are None.
+        `stacks` are the adapters of each layer, for steps that take some.
         """
+        x, after = self.states(batch, pages, stacks)
+        return (self._head(x, batch.last) if len(batch.last) else None), after
+
+    def states(
+        self, batch: Batch, pages: Pages, stacks: Sequence[Stack] = ()
+    ) -> tuple[Any, list[Any]]:
+        """The states after the last layer, f32[tokens, size], and the new pages."""
         x, after = self._embed(batch.ids), []
         where = batch.positions, batch.sequence, batch.tables
-        for layer, kept in zip(self._layers, pages, strict=True):
-            x, kept = layer(x, *where, kept)
+        for i, (layer, kept) in enumerate(zip(self._layers, pages, strict=True)):
+            how = () if self.adapters is None else (batch.chosen, stacks[i])
+            x, kept = layer(x, *where, kept, *how)
             after.append(kept)
-        return (self._head(x, batch.last) if len(batch.last) else None), after
+        return x, after
 
     def logits(self, ids: np.ndarray) -> Any:
         """Logits after each token: i32[rows, tokens] gives f32[rows, tokens, vocabulary]."""
@@ -110,7 +140,15 @@ class Steps:
         return head(self.model, weights, x[last])
 
     def _block(
-        self, weights: Any, x: Any, positions: Any, sequence: Any, tables: Any, pages: Any
+        self,
+        weights: Any,
+        x: Any,
+        positions: Any,
+        sequence: Any,
+        tables: Any,
+        pages: Any,
+        chosen: Any = None,
+        stack: Any = None,
     ) -> tuple[Any, Any]:
         kept, where = pages, (tables, sequence, positions)
         window = None if self.model.window is None else self.model.window - 1
@@ -120,7 +158,8 @@ class Steps:
             kept = nn.paged_write(pages, k, v, *where)
             return nn.paged_attention(q, kept, *where, window=window)
 
-        return block(self.model, weights, x, positions, attend), kept
+        layer = adapted(weights, stack, chosen)
+        return block(self.model, layer, x, positions, attend), kept
 
 
 def chunk(ids: Any, first: int, row: int, tables: np.ndarray) -> Batch:

@@ -10,24 +10,29 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
 
-from ..ir.errors import AttributeValueError, DeviceFailure
+from ..ir.errors import AttributeValueError, DeviceFailure, StructureError
 from ..ir.types import as_dtype
 from ..models.generation import Completion, Request as Text
 from ..models.language import LanguageModel
 from ..models.sampling import Drawn, Settled
-from ..models.steps import Batch
+from ..models.steps import Batch, Steps
 from ..trace.arguments import bytes_of, count_of, flag, wrong
 from ..trace.axes import integer, number
+from .adapters import Adapters
 from .pages import PagePool
 from .scheduler import Chunk, Request, Scheduler
 from .steps import PagedSteps
+from .weights import Handle, signature
 from .writer import Writer
+
+Weights = tuple[Steps, Handle | None]  # with the adapter
 
 
 @final
@@ -81,10 +86,13 @@ class Engine(Writer):
     `model` computes; `cache` is the memory for keys and values, in bytes or as text ("256M"), taken
     at once; a page has `page_size` tokens, held as `dtype`, a float or int8. A step computes at
     most `step_tokens` tokens of at most `max_sequences` texts; at most `max_waiting` requests wait
-    for their turn. With `poison`, pages that are given back are filled with NaN. `clock` tells
-    seconds. Numbers that mean nothing, and a cache without room for a page, are an
+    for their turn. There is room for `adapters` of a rank up to `adapter_rank`, attached by
+    `engine.adapters.attach`. With `poison`, pages that are given back are filled with NaN. `clock`
+    tells seconds. Numbers that mean nothing, and a cache without room for a page, are an
     `AttributeValueError`. Threads may use an engine at the same time; one of them computes.
     """
+
+    adapters: Adapters
 
     def __init__(
         self,
@@ -96,6 +104,8 @@ class Engine(Writer):
         step_tokens: int = 256,
         max_waiting: int = 1024,
         dtype: Any = "float32",
+        adapters: int = 0,
+        adapter_rank: int = 16,
         poison: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -113,12 +123,16 @@ class Engine(Writer):
             max_sequences=max_sequences,
             max_waiting=max_waiting,
         )
-        self._steps = PagedSteps(model.steps(size, name), count)
+        self.adapters = Adapters(model, adapters, adapter_rank)
+        self._steps = model.steps(size, name, self.adapters.room)
+        self._version = 0  # of the weights
+        self._pages = PagedSteps(self._steps, count)
         self._poisons = flag("poison", poison)
         self.steps = self.computed = self.written = 0  # steps, tokens computed, tokens written
         self.error: BaseException | None = None  # what ended it
         self.beat = time.monotonic()  # when `step` was last done
         self._tickets: dict[Request, Ticket] = {}
+        self._weights: dict[Request, Weights] = {}  # those each began with
         self._turn = threading.Lock()  # of the thread that computes a step
         self._lock = threading.RLock()  # of the bookkeeping, held for moments
 
@@ -128,6 +142,7 @@ class Engine(Writer):
         *,
         priority: int = 0,
         tenant: str = "",
+        adapter: str | None = None,
         timeout: float | None = None,
         after: Ticket | None = None,
         listener: Callable[[], None] | None = None,
@@ -136,11 +151,12 @@ class Engine(Writer):
         """Let a `prompt` wait for its turn, and return its ticket; `step` goes on with it.
 
         Of those who wait, a higher `priority` comes first, then the `tenant` who was served least;
-        tenants do not share the prefixes of their prompts. After `timeout` seconds it ends where it
-        is. One with the prompt of the ticket `after` waits until that is computed, to share it.
-        `listener` is called whenever there are news. The other `options` are those of
-        `LanguageModel.generate`, and so are the errors; a prompt that the cache can never hold is
-        an `AttributeValueError`, one too many a `QueueFullError`, any after a step that raised an
+        tenants do not share the prefixes of their prompts. `adapter` is the name of an attached
+        one, which it keeps to its end. After `timeout` seconds it ends where it is. One with the
+        prompt of the ticket `after` waits until that is computed, to share it. `listener` is called
+        whenever there are news. The other `options` are those of `LanguageModel.generate`, and so
+        are the errors; a prompt that the cache can never hold and an unknown adapter are an
+        `AttributeValueError`, one too many a `QueueFullError`, any after a step that raised an
         error a `DeviceFailure`.
         """
         if self.error is not None:
@@ -149,24 +165,45 @@ class Engine(Writer):
                 fix="make another engine; the first error says why",
             ) from self.error
         text = self.model.text(prompt, **options)
-        request = Request(
-            text.prompt,
-            max(text.limit, 1),
-            priority=integer("submit: priority", priority),
-            tenant=tenant_of(tenant),
-            root=tenant.encode(),
-            stop_tokens=self.model.ends,
-            deadline=None
-            if timeout is None
-            else self._clock() + number("submit: timeout", timeout),
-            after=None if after is None else after.request,
-        )
-        ticket = Ticket(text, request, listener)
-        if not text.reason:  # with max_tokens=0 it has ended before it began
-            with self._lock:
+        seconds = None if timeout is None else number("submit: timeout", timeout)
+        with self._lock, ExitStack() as undo:
+            handle = None if adapter is None else self.adapters.take(adapter)
+            if handle is not None:
+                undo.callback(handle.release)
+            request = Request(
+                text.prompt,
+                max(text.limit, 1),
+                priority=integer("submit: priority", priority),
+                tenant=tenant_of(tenant),
+                root=repr((tenant, handle and handle.key, self._version)).encode(),
+                stop_tokens=self.model.ends,
+                deadline=None if seconds is None else self._clock() + seconds,
+                after=None if after is None else after.request,
+            )
+            ticket = Ticket(text, request, listener)
+            if not text.reason:  # with max_tokens=0 it has ended before it began
                 self.scheduler.submit(request)
                 self._tickets[request] = ticket
+                self._weights[request] = self._steps, handle
+                undo.pop_all()
         return ticket
+
+    def swap_weights(self, weights: Mapping[str, Any]) -> None:
+        """Compute with other `weights` from now on, without a compile.
+
+        Steps go on meanwhile. They have the structure, shapes and dtypes of those of the model, or
+        it is a `StructureError`. Requests that were submitted before go on with the old ones, and
+        no prefix is shared between the two.
+        """
+        before, after = signature(self.model.weights), signature(weights)
+        if before != after:
+            raise StructureError(
+                f"the new weights are {after}, the old ones {before}",
+                fix="give arrays of the same structure, shapes and dtypes, or make another engine",
+            )
+        steps = self._steps.with_weights(weights)
+        with self._lock:
+            self._steps, self._version = steps, self._version + 1
 
     def cancel(self, ticket: Ticket) -> None:
         """End the request of a `ticket` where it is."""
@@ -195,18 +232,37 @@ class Engine(Writer):
             chunks = self.scheduler.plan(self._clock())
             self._forget_ended()
             stale = self.scheduler.pages.take_stale()
-            asked = [self._tickets[chunk.request] for chunk in chunks if chunk.is_last]
+            groups: dict[Steps, list[Chunk]] = {}
+            for chunk in chunks:
+                groups.setdefault(self._weights[chunk.request][0], []).append(chunk)
+            batches = [(steps, *self._batch(group)) for steps, group in groups.items()]
+            stacks = self.adapters.stacks
         if self._poisons and stale:
-            self._steps.poison(stale)
-        logits = self._steps(_batch(chunks)) if chunks else None
-        drawn = self._draw([ticket.text for ticket in asked], logits) if asked else None
+            self._pages.poison(stale)
+        drawn: list[tuple[list[Ticket], Drawn]] = []
+        for steps, batch, asked in batches:
+            logits = self._pages(steps, batch, stacks)
+            if asked:
+                drawn.append((asked, self._draw([ticket.text for ticket in asked], logits)))
         with self._lock:
             self.steps += bool(chunks)
             self.computed += sum(len(chunk.tokens) for chunk in chunks)
-            self.written += len(asked)
-            self.scheduler.complete(self._taken(asked, drawn) if drawn else {})
+            self.written += sum(len(asked) for asked, _ in drawn)
+            sampled: dict[Request, int] = {}
+            for asked, found in drawn:
+                sampled |= self._taken(asked, found)
+            self.scheduler.complete(sampled)
             self._forget_ended()
         return bool(chunks)
+
+    def _batch(self, chunks: Sequence[Chunk]) -> tuple[Batch, list[Ticket]]:
+        """The tokens of chunks with their adapters, and the tickets that ask for a next token."""
+        batch = _batch(chunks)
+        if self.adapters.count:
+            places = [self.adapters.place(self._weights[chunk.request][1]) for chunk in chunks]
+            chosen = np.repeat(places, [len(chunk.tokens) for chunk in chunks])
+            batch = batch._replace(chosen=chosen.astype("int32"))
+        return batch, [self._tickets[chunk.request] for chunk in chunks if chunk.is_last]
 
     def _fail(self, error: BaseException) -> None:
         """End all requests, and take no others."""
@@ -253,6 +309,9 @@ class Engine(Writer):
             if ticket.text.reason and request.finished is None:  # a text of `stop` ended it
                 self.scheduler.cancel(request, ticket.text.reason)
         for request in self.scheduler.take_ended():
+            _, adapter = self._weights.pop(request)
+            if adapter is not None:
+                adapter.release()
             self._tickets.pop(request).tell()
 
     def _page_bytes(self, size: int, name: str) -> int:

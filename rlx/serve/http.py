@@ -4,73 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import hmac
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any, final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ..ir.errors import QueueFullError, RlxError
+from ..ir.files import as_path
+from ..models.encoder import Encoder
 from ..models.generation import Completion
-from . import openai_api as api
+from ..models.pooled import Pooled
+from . import adapter_routes, openai_api as api
+from .door import Door
+from .embeddings import embedding_route
 from .metrics import Metrics
 from .openai_api import Asked, BadRequest
 from .runner import Listener, Runner
 from .writer import Writer
 
 OLD = 30.0  # seconds without a step, after which the server says that it is ill
-RETRY = "1"  # seconds after which one may try again
 
 
 @final
 class Server:
     """What the routes of an application share.
 
-    `engine` computes, `name` is that of the model, `keys` are those that callers may have (none:
-    anybody may call), a body has at most `most_bytes`, a request takes at most `timeout` seconds.
+    `engine` computes, `name` is that of the model, callers come through the `door`, a request takes
+    at most `timeout` seconds. Callers may load adapters of the folder `adapters`.
     """
 
     def __init__(
-        self, engine: Writer, name: str, keys: Sequence[str], most_bytes: int, timeout: float
+        self, engine: Writer, name: str, door: Door, timeout: float, adapters: Path | None
     ) -> None:
         self.engine, self.name, self.timeout = engine, name, timeout
-        self.runner, self.metrics = Runner(engine), Metrics(engine)
-        self._keys = [hashlib.sha256(key.encode()).digest() for key in keys]
-        self._most_bytes = most_bytes
+        self.door, self.runner, self._folder = door, Runner(engine), adapters
         self.is_ready = True
-
-    # -- what comes in -----------------------------------------------------------------------------
-
-    def tenant(self, request: Request) -> str:
-        """Who calls: a hash of the key, empty where none is needed. Raises a `BadRequest`."""
-        if not self._keys:
-            return ""
-        kind, _, key = request.headers.get("authorization", "").partition(" ")
-        given = hashlib.sha256(key.strip().encode()).digest()
-        known = [hmac.compare_digest(given, each) for each in self._keys]
-        if kind.lower() != "bearer" or not any(known):
-            raise BadRequest("wrong or missing API key", status=401, code="invalid_api_key")
-        return given.hex()
-
-    async def body(self, request: Request) -> Any:
-        """The JSON of a `request`; other texts and long ones raise a `BadRequest`."""
-        parts, size = [], 0
-        async for part in request.stream():
-            size += len(part)
-            if size > self._most_bytes:
-                raise BadRequest(f"the body is over {self._most_bytes} bytes", status=413)
-            parts.append(part)
-        try:
-            return json.loads(b"".join(parts), parse_constant=_no_constant)
-        except (ValueError, RecursionError):
-            raise BadRequest("the body is not JSON") from None
 
     async def submit(self, asked: Asked, tenant: str) -> list[Listener]:
         """Submit what is `asked` for by a `tenant`: each prompt with its samples.
@@ -98,6 +74,7 @@ class Server:
         for number in range(asked.samples):
             seed, after = (start + number) % 2**32, made[0].ticket if made else None
             how = {"tenant": tenant, "timeout": self.timeout, "after": after}
+            how["adapter"] = None if asked.model in (None, self.name) else asked.model
             made.append(self.runner.submit(prompt, **how, **{**asked.options, "seed": seed}))
         return made
 
@@ -113,11 +90,13 @@ class Server:
             raise BadRequest("the server is shutting down", status=503)
         if self.engine.error is not None:  # nobody would compute it
             raise BadRequest("the engine has failed", status=503)
-        tenant = self.tenant(request)
-        asked = api.asked(await self.body(request), is_chat)
+        tenant = self.door.tenant(request)
+        asked = api.asked(await self.door.body(request), is_chat)
+        self._check_model(asked.model)
         listeners = await self.submit(asked, tenant)
         kind = "chatcmpl" if is_chat else "cmpl"
-        names = api.Names(f"{kind}-{secrets.token_hex(12)}", int(time.time()), self.name, is_chat)
+        given = f"{kind}-{secrets.token_hex(12)}", int(time.time()), asked.model or self.name
+        names = api.Names(*given, is_chat)
         if asked.is_stream:
             parts = self._parts(names, asked, listeners)
             return _Stream(parts, lambda: self._cancel(listeners))
@@ -188,6 +167,32 @@ class Server:
             for task in tasks:
                 task.cancel()
 
+    # -- models and adapters -----------------------------------------------------------------------
+
+    def models(self) -> dict[str, Any]:
+        """The model and its adapters, as a list of OpenAI's."""
+        others = [api.model_entry(name, self.name) for name in self.engine.adapters or ()]
+        return {"object": "list", "data": [api.model_entry(self.name), *others]}
+
+    async def load(self, request: Request) -> Response:
+        """Attach the adapter that a `request` asks for."""
+        self.door.tenant(request)
+        body = await self.door.body(request)
+        told = await adapter_routes.load(self.engine.adapters, self._folder, body, self.name)
+        return PlainTextResponse(told)
+
+    async def unload(self, request: Request) -> Response:
+        """Drop the adapter that a `request` names."""
+        self.door.tenant(request)
+        return PlainTextResponse(
+            adapter_routes.unload(self.engine.adapters, await self.door.body(request))
+        )
+
+    def _check_model(self, name: str | None) -> None:
+        if name not in (None, self.name) and name not in (self.engine.adapters or ()):
+            what = f"there is no model {str(name)[:100]!r}"
+            raise BadRequest(what, "model", status=404, code="model_not_found")
+
     # -- how it is ---------------------------------------------------------------------------------
 
     def health(self) -> tuple[bool, dict[str, Any]]:
@@ -209,14 +214,19 @@ def application(
     keys: Sequence[str] = (),
     most_bytes: int = 1 << 20,
     timeout: float = 600.0,
+    adapters: str | PathLike[str] | None = None,
+    encoder: Encoder | Pooled | None = None,
 ) -> Starlette:
     """An ASGI application that serves an `engine` with OpenAI's interface.
 
     `name` is what the model is called; with `keys`, callers need one of them. A body has at most
-    `most_bytes`, a request takes at most `timeout` seconds. Steps are computed in a thread from the
-    application's start to its end.
+    `most_bytes`, a request takes at most `timeout` seconds. Callers may load the `adapters` of a
+    folder, no others. An `encoder` answers for embeddings under the same name. Steps are computed
+    in a thread from the application's start to its end.
     """
-    server = Server(engine, name, keys, most_bytes, timeout)
+    folder = None if adapters is None else as_path(adapters)
+    door = Door(keys, most_bytes, Metrics(engine))
+    server = Server(engine, name, door, timeout, folder)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -232,9 +242,24 @@ def application(
         return await server.answer(request, is_chat=False)
 
     async def models(request: Request) -> Response:
-        server.tenant(request)
-        one = {"id": name, "object": "model", "created": 0, "owned_by": "rlx"}
-        return JSONResponse({"object": "list", "data": [one]})
+        door.tenant(request)
+        return JSONResponse(server.models())
+
+    routes = [
+        Route("/v1/chat/completions", door.counted(chat), methods=["POST"]),
+        Route("/v1/completions", door.counted(completions), methods=["POST"]),
+        Route("/v1/load_lora_adapter", door.counted(server.load), methods=["POST"]),
+        Route("/v1/unload_lora_adapter", door.counted(server.unload), methods=["POST"]),
+        Route("/v1/models", door.counted(models)),
+        *_state_routes(server, door),
+    ]
+    if encoder is not None:
+        routes.append(embedding_route(encoder, name, door))
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+def _state_routes(server: Server, door: Door) -> list[Route]:
+    """The routes that tell how a server is."""
 
     async def health(_: Request) -> Response:
         is_well, told = server.health()
@@ -245,35 +270,10 @@ def application(
         return JSONResponse({"ready": is_ready}, status_code=200 if is_ready else 503)
 
     async def metrics(_: Request) -> Response:
-        text, kind = server.metrics.text()
+        text, kind = door.metrics.text()
         return Response(text, media_type=kind)
 
-    routes = [
-        Route("/v1/chat/completions", _counted(server, chat), methods=["POST"]),
-        Route("/v1/completions", _counted(server, completions), methods=["POST"]),
-        Route("/v1/models", _counted(server, models)),
-        Route("/health", health),
-        Route("/ready", ready),
-        Route("/metrics", metrics),
-    ]
-    return Starlette(routes=routes, lifespan=lifespan)
-
-
-def _counted(
-    server: Server, route: Callable[[Request], Awaitable[Response]]
-) -> Callable[[Request], Awaitable[Response]]:
-    """A route whose refusals are answers, and whose answers are counted."""
-
-    async def answered(request: Request) -> Response:
-        try:
-            response = await route(request)
-        except BadRequest as error:
-            headers = {"Retry-After": RETRY} if error.status in (429, 503) else None
-            response = JSONResponse(error.body(), status_code=error.status, headers=headers)
-        server.metrics.count(request.url.path, response.status_code)
-        return response
-
-    return answered
+    return [Route("/health", health), Route("/ready", ready), Route("/metrics", metrics)]
 
 
 async def _left(request: Request) -> None:
@@ -308,7 +308,3 @@ def _prompt_tokens(listeners: Sequence[Listener]) -> int:
     """The tokens of the prompts; samples of one prompt share it."""
     firsts = [x for x in listeners if x.ticket.request.after is None]
     return sum(len(x.ticket.request.prompt) for x in firsts)
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")

@@ -31,14 +31,16 @@ ABOUT = {
 
 @final
 class Metrics:
-    """The numbers of one server with its `engine`."""
+    """The numbers of one server, and those of its `engine` if it has one."""
 
-    def __init__(self, engine: Writer) -> None:
+    def __init__(self, engine: Writer | None = None) -> None:
         self._registry = CollectorRegistry()
         self._answers = Counter(
             "rlx_http_answers", "Answers by route and status", ["path", "status"],
             registry=self._registry,
         )  # fmt: skip
+        if engine is None:
+            return
         for name in engine.numbers():
             gauge = Gauge(f"rlx_{name}", ABOUT[name], registry=self._registry)
             gauge.set_function(functools.partial(_number, engine, name))

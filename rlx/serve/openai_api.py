@@ -33,7 +33,11 @@ NUMBERS: dict[str, tuple[type, float, float]] = {
 SAMPLING = (
     "temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty"
 ).split()
-COMMON = {"model", "stream", "stream_options", "stop", "logprobs", "user", *NUMBERS}
+COMMON = {
+    *("model", "stream", "stream_options", "stop", "logprobs", "logit_bias", "user"),
+    *NUMBERS,
+}
+MOST_BIASES, MOST_BIAS = 1024, 100
 IGNORED = {"metadata", "store", "service_tier", "parallel_tool_calls", "safety_identifier"}
 # what this server has not -> the values that ask for nothing
 ABSENT: dict[str, tuple[Any, ...]] = {
@@ -42,7 +46,6 @@ ABSENT: dict[str, tuple[Any, ...]] = {
     "functions": (None, []),
     "function_call": (None, "none", "auto"),
     "response_format": (None, {"type": "text"}),
-    "logit_bias": (None, {}),
     "modalities": (None, ["text"]),
     "audio": (None,),
     "prediction": (None,),
@@ -85,6 +88,7 @@ class BadRequest(Exception):
 class Asked:
     """A request, checked."""
 
+    model: str | None
     prompts: tuple[Any, ...]  # texts or lists of tokens; for a chat its messages alone
     is_chat: bool
     samples: int  # of each prompt
@@ -115,7 +119,10 @@ def asked(body: Any, is_chat: bool) -> Asked:
     if body.get("seed") is not None:
         options["seed"] = body["seed"]
     options |= {"stop": _stops(body), "logprobs": _logprobs(body, is_chat)}
-    return Asked(prompts, is_chat, body.get("n") or 1, stream, has_usage, options)
+    options["logit_bias"] = _biases(body)
+    return Asked(
+        body.get("model"), prompts, is_chat, body.get("n") or 1, stream, has_usage, options
+    )
 
 
 def _check_fields(body: Mapping[str, Any], known: set[str]) -> None:
@@ -153,6 +160,20 @@ def _stops(body: Mapping[str, Any]) -> list[str]:
     if not isinstance(stops, list) or len(stops) > 4 or not all(isinstance(x, str) for x in stops):
         raise BadRequest("stop must be a text or a list of up to 4 texts", "stop")
     return stops
+
+
+def _biases(body: Mapping[str, Any]) -> dict[int, float]:
+    given = body.get("logit_bias") or {}
+    if not isinstance(given, dict) or len(given) > MOST_BIASES:
+        raise BadRequest(f"logit_bias must be an object of up to {MOST_BIASES}", "logit_bias")
+    for token, value in given.items():
+        if not (token.isascii() and token.isdecimal() and len(token) < 10):
+            raise BadRequest("logit_bias must have numbers of tokens", "logit_bias")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not -MOST_BIAS <= value <= MOST_BIAS:
+            what = f"logit_bias must have numbers from -{MOST_BIAS} to {MOST_BIAS}"
+            raise BadRequest(what, "logit_bias")
+    return {int(token): value for token, value in given.items()}
 
 
 def _logprobs(body: Mapping[str, Any], is_chat: bool) -> int | None:
@@ -199,16 +220,17 @@ def _message(given: Any, param: str) -> dict[str, str]:
 
 def _prompts(body: Mapping[str, Any]) -> tuple[Any, ...]:
     given = body.get("prompt")
-    if isinstance(given, str) or _are_tokens(given):
+    if isinstance(given, str) or are_tokens(given):
         return (given,)
     if not isinstance(given, list) or not given or len(given) > MOST_SAMPLES:
         raise BadRequest(f"prompt must be a text, or a list of up to {MOST_SAMPLES}", "prompt")
-    if not all(isinstance(x, str) or _are_tokens(x) for x in given):
+    if not all(isinstance(x, str) or are_tokens(x) for x in given):
         raise BadRequest("prompt must be texts or lists of tokens", "prompt")
     return tuple(given)
 
 
-def _are_tokens(x: Any) -> bool:
+def are_tokens(x: Any) -> bool:
+    """Whether `x` is a list of numbers, one at least."""
     are_numbers = isinstance(x, list) and bool(x)
     return are_numbers and all(isinstance(n, int) and not isinstance(n, bool) for n in x)
 
@@ -229,6 +251,11 @@ class Names:
         """The first fields of an answer, or of a part of a stream."""
         kind = ("chat.completion" + ".chunk" * is_part) if self.is_chat else "text_completion"
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+def model_entry(name: str, parent: str | None = None) -> dict[str, Any]:
+    """What a list of models says of the one called `name`, an adapter of `parent`."""
+    return {"id": name, "object": "model", "created": 0, "owned_by": "rlx", "parent": parent}
 
 
 def usage(completions: Sequence[Completion], prompt_tokens: int) -> dict[str, int]:

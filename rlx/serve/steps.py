@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
+from ..models.lora import Stack
 from ..models.steps import Batch, Steps
 from ..trace import pytree
 from ..transforms.jit.jit import jit
 
 
 class PagedSteps:
-    """The `steps` of a model, and `count` pages for each layer."""
+    """The pages of each layer of a model, `count` of them, to which its `steps` write."""
 
     def __init__(self, steps: Steps, count: int) -> None:
-        self._steps, self._count = steps, count
-        self._pages = steps.pages(count)
+        self._count, self._pages = count, steps.pages(count)
         self._poison = jit(_poisoned, donate_argnames="pages")
 
-    def __call__(self, batch: Batch) -> Any:
-        """Compute the tokens of a batch, into the pages.
+    def __call__(self, steps: Steps, batch: Batch, stacks: Sequence[Stack] = ()) -> Any:
+        """Compute the tokens of a `batch` by the `steps`, with the `stacks` of their adapters.
 
         Returns logits of the next tokens, f32[rows, vocabulary].
         """
-        logits, self._pages = self._steps(batch, self._pages)
+        logits, self._pages = steps(batch, self._pages, stacks)
         return logits
 
     def poison(self, pages: Sequence[int]) -> None:

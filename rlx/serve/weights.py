@@ -107,7 +107,7 @@ class WeightRegistry:
         compiled for them is used again. An unknown name is a `KeyError`.
         """
         old, found = self[name], self._handle(tree)
-        before, after = _signature(old.tree), _signature(found.tree)
+        before, after = signature(old.tree), signature(found.tree)
         if before != after:
             raise StructureError(
                 f"the new weights of {name!r} are {after}, the old ones {before}",
@@ -188,13 +188,13 @@ class WeightRegistry:
 
 def content_key(tree: Any) -> str:
     """A hash of the arrays of `tree`: their structure, shapes, dtypes and bytes."""
-    text = hashlib.sha256(_signature(tree).encode())
+    text = hashlib.sha256(signature(tree).encode())
     for leaf in pytree.leaves(tree):
         text.update(to_numpy(leaf).tobytes())
     return text.hexdigest()
 
 
-def _signature(tree: Any) -> str:
+def signature(tree: Any) -> str:
     """The structure of a tree, and the types of its leaves."""
     leaves, structure = pytree.flatten(tree)
     return f"{structure} of {', '.join(str(typeof(x)) for x in leaves)}"

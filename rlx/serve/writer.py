@@ -10,6 +10,7 @@ from ..ir.errors import QueueFullError
 from ..models.language import LanguageModel, Prompts
 
 if TYPE_CHECKING:
+    from .adapters import Adapters
     from .engine import Ticket
 
 
@@ -21,6 +22,7 @@ class Writer(abc.ABC):
 
     model: LanguageModel
     error: BaseException | None  # why it takes no requests any more
+    adapters: Adapters | None = None  # those that requests may choose
     beat: float  # when it last went on, on the clock `time.monotonic`
 
     @abc.abstractmethod
