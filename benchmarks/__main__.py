@@ -34,7 +34,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="where all numbers go")
     parser.add_argument("--markdown", type=Path, help="where the page with everything goes")
     parser.add_argument("--chart", type=Path, help="where the chart goes, as .png or .svg")
-    parser.add_argument("--readme", type=Path, help="a file whose marked table is replaced")
+    parser.add_argument("--readme", type=Path, help="a file whose marked part is replaced")
+    parser.add_argument("--readme-chart", type=Path, help="where the chart of that goes")
     parser.add_argument("--quick", action="store_true", help="few rounds, nothing of starts")
     parser.add_argument("--no-starts", action="store_true", help="do not measure compile times")
     parser.add_argument(
@@ -139,8 +140,12 @@ def write(
         drawn = os.path.relpath(asked.chart, home) if asked.chart else None
         asked.markdown.write_text(pages.full_page(results, peaks, drawn, told), encoding="utf-8")
     if asked.readme:
-        report.put_into_readme(asked.readme, pages.readme_table(results, told))
-    for path in (asked.json, asked.chart, asked.markdown, asked.readme):
+        drawn = None
+        if asked.readme_chart:
+            chart.draw(pages.standing_for_others(results), asked.readme_chart)
+            drawn = os.path.relpath(asked.readme_chart, asked.readme.parent)
+        report.put_into_readme(asked.readme, pages.readme_part(results, told, drawn))
+    for path in (asked.json, asked.chart, asked.markdown, asked.readme_chart, asked.readme):
         if path:
             print(f"wrote {path}", file=sys.stderr)
 
@@ -150,7 +155,7 @@ def main() -> None:
     asked = arguments()
     cases, names = chosen_cases(asked), chosen_libraries(asked)
     rounds = asked.rounds or (ROUNDS_QUICK if asked.quick else ROUNDS)
-    for path in (asked.json, asked.chart, asked.markdown):
+    for path in (asked.json, asked.chart, asked.markdown, asked.readme_chart):
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
     if asked.only_starts:

@@ -13,6 +13,8 @@ from .result import SLOW, Result
 matplotlib.use("Agg")  # draws into files, needs no screen
 import matplotlib.pyplot as plt
 
+plt.rcParams["svg.fonttype"] = "none"  # letters, not their outlines: a tenth of the bytes
+
 GOOD, EVEN, BAD = "#2a7f4f", "#8aa0a8", "#b5483a"
 
 

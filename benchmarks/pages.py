@@ -1,11 +1,10 @@
-"""The pages that are written: everything, for docs, and a short table for the README."""
+"""The pages that are written: everything, for docs, and a chart with a sentence for the README."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from .libraries import PEERS
 from .report import (
     as_markdown,
     as_text,
@@ -13,18 +12,13 @@ from .report import (
     left_out,
     machine,
     problems,
-    ratio_cell,
     row_of,
-    summary_head,
-    summary_rows,
     tables,
-    time_cell,
 )
 from .result import OURS, SLOW, Result, geometric_mean, slower, speedups
 
 MOST_OF_NUMPY, MOST_OF_JAX = 2.5, 0.5  # times of small operations that are fast enough
 FULL = "docs/benchmarks.md"
-README_COLUMNS = ("rlx", "jax", "torch", "torch-compiled", "mlx", "onnxruntime", "numpy")
 EXPLAINED = """\
 Every library computes the same from the same numbers on all cores, each in a process of its own,
 and they take turns: a slow minute hits all. Times are medians of rounds; a speed-up is the median
@@ -131,22 +125,16 @@ def full_page(
     return "\n\n".join(parts) + "\n"
 
 
-def readme_table(results: Sequence[Result], told: dict[str, Any]) -> str:
-    """The cases that stand for others, and the means of all groups."""
-    shown = [r for r in results if r.case.in_readme] or list(results)
-    known = {name for r in results for name in r.seconds}
-    names = [name for name in README_COLUMNS if name in known or name == OURS]
-    head = ["case", *(PEERS[name].title for name in names), "speed-up over the best"]
-    rows = [
-        [r.case.title, *(time_cell(r, name) for name in names), ratio_cell(r.speedup())]
-        for r in shown
-    ]
-    return "\n\n".join(
-        [
-            as_markdown(head, rows),
-            "Geometric means of the speed-ups of all cases, by group:",
-            as_markdown(summary_head(results), summary_rows(results)),
-            f"{conclusion(results)} On {machine(told)}. All cases, spreads, floors, compile "
-            f"times and how this is measured: [{FULL}]({FULL}).",
-        ]
+def readme_part(results: Sequence[Result], told: dict[str, Any], drawn: str | None) -> str:
+    """The chart of the cases that stand for others, and the mean of all."""
+    parts = [f"![how many times as fast as the best peer]({drawn})"] if drawn else []
+    parts.append(
+        f"{conclusion(results)} On {machine(told)}. All cases, spreads, floors, compile "
+        f"times and how this is measured: [{FULL}]({FULL})."
     )
+    return "\n\n".join(parts)
+
+
+def standing_for_others(results: Sequence[Result]) -> list[Result]:
+    """The cases of the README's chart."""
+    return [r for r in results if r.case.in_readme] or list(results)

@@ -1,6 +1,6 @@
 """docs/op_matrix.md: for each op which derivatives and batches it has, as its laws show.
 
-    python tests/op_matrix.py        write it anew (make docs)
+    python tests/op_matrix.py        write it anew (make pages)
 
 A ✓ stands where a law of `tests/test_every_op.py` speaks of at least one sample of the op; where
 none does, a reason stands.
@@ -45,7 +45,7 @@ REASONS = {  # what no law can measure, and why
 }
 HEAD = """# What each op can do
 
-Made by `make docs` from the rooms of the ops; do not edit. ✓: a law of `tests/test_every_op.py`
+Made by `make pages` from the rooms of the ops; do not edit. ✓: a law of `tests/test_every_op.py`
 holds it to that, on samples. **jvp**: tangents are slopes. **transpose**: reverse mode is the
 adjoint of forward mode. **second order**: forward over forward and forward over reverse; higher
 orders use the same rules again. **vmap**: a batch is a loop, for every choice of batched

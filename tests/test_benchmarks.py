@@ -130,7 +130,8 @@ def test_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         sys, "argv",
         ["benchmarks", "--cases", "dispatch,matmul64", "--peers", "numpy", "--quick",
          "--rounds", "2", "--json", str(paths["json"]), "--markdown", str(paths["markdown"]),
-         "--chart", str(paths["svg"]), "--readme", str(readme)],
+         "--chart", str(paths["svg"]), "--readme", str(readme),
+         "--readme-chart", str(tmp_path / "short.svg")],
     )  # fmt: skip
     command.main()
     assert "matmul 64" in capsys.readouterr().out
@@ -143,6 +144,7 @@ def test_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
+    assert "](short.svg)" in text and (tmp_path / "short.svg").stat().st_size > 500
 
     known = {"import_seconds": 0.5, "compile_seconds": 0.25, "second_start_seconds": 0.125}
     known |= {"warm_seconds": 1.0, "peak_megabytes": 87.3}

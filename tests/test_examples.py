@@ -57,6 +57,10 @@ SHORT_RUNS = {  # each draws out/NAME.png
         rf"R-hat: {NUMBER}.* most {NUMBER} .* are {NUMBER} to {NUMBER}",
         lambda r_hat, off, low, high: r_hat < 1.05 and off < 0.1 and 0.9 < low < high < 1.1,
     ),
+    "fluid": Example("--steps 30 --size 32", rf"loss {NUMBER} -> {NUMBER}", lambda a, b: b < a / 4),
+    "ray_marcher": Example(
+        "--steps 80 --size 24", rf"loss {NUMBER} -> {NUMBER}", lambda a, b: b < a / 20
+    ),
     "policy_gradient": Example(
         "--steps 40", rf"return: {NUMBER} -> {NUMBER}", lambda first, last: last > 5 * first
     ),

@@ -18,8 +18,8 @@ SMOOTH = [name for name, op in OPS.items() if "jvp_is_the_slope" in laws_of(op)]
 LONG = {"random_gamma_grad", "igamma_grad_a", "igamma", "igammac", "expn", "zeta", "betaln", "det"}
 
 
-def test_the_page_is_what_make_docs_writes():
-    assert PAGE.read_text(encoding="utf-8") == page(), "run make docs"
+def test_the_page_is_what_make_pages_writes():
+    assert PAGE.read_text(encoding="utf-8") == page(), "run make pages"
 
 
 def test_what_runs_where_names_the_dtypes_on_the_host():

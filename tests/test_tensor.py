@@ -380,7 +380,7 @@ def test_cond_promotes_python_numbers():
 
 
 def test_cond_with_different_branches_names_the_place():
-    with pytest.raises(StructureError, match=r"the result\[0\] is a list in branch 0"):
+    with pytest.raises(StructureError, match=r"the result\[0\] is a list in false_fn"):
         trace(lambda p, x: cond(p, lambda: (x, x), lambda: ([x], x)), (np.True_, X))
     with pytest.raises(ShapeError, match=r'different types for result\["a"\]'):
         trace(lambda p, x: cond(p, lambda: {"a": x}, lambda: {"a": x[0]}), (np.True_, X))

@@ -17,4 +17,4 @@ def test_a_text_is_what_the_code_makes(name: str):
     if not tour.made_here(name):
         pytest.skip("another LLVM than that of the page")
     shown = {block: text for _, block, text, _ in tour.BLOCK.findall(PAGE)}[name]
-    assert shown.strip("\n") == tour.TEXTS[name]().strip("\n"), "run make docs"
+    assert shown.strip("\n") == tour.TEXTS[name]().strip("\n"), "run make pages"

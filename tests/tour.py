@@ -1,4 +1,4 @@
-"""The texts of docs/tour.md, which `make docs` writes: `python tests/tour.py --write`.
+"""The texts of docs/tour.md, which `make pages` writes: `python tests/tour.py --write`.
 
 One function is followed from Python to machine code. Each text on the page stands after a line
 `<!-- name -->` and is what the function of that name here gives. Loops and code are those for one

@@ -215,6 +215,7 @@ class ModuleType(ABCMeta):
                 made.__init__(*args, **keywords)
             except TypeError:
                 _check_keywords(cls, keywords)
+                _check_missing(cls, args, keywords)
                 raise
             object.__delattr__(made, UNDER_CONSTRUCTION)
             _check(made)
@@ -310,6 +311,29 @@ def _check_keywords(cls: type, keywords: dict[str, Any]) -> None:
                 f"{cls.__name__} takes no argument {name!r}",
                 fix=f"{guess}its arguments are {', '.join(names)}",
             ) from None
+
+
+def _check_missing(cls: type, args: Sequence[Any], keywords: dict[str, Any]) -> None:
+    """Raise an error for arguments that the class needs and was not given."""
+    _, *parameters = inspect.signature(vars(cls)["__init__"]).parameters.values()
+    by_place = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    given = {p.name for p in by_place[: len(args)]} | keywords.keys()
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p for p in parameters if p.default is p.empty and p.kind not in variable]
+    names = [p.name for p in needed if p.name not in given]
+    if not names:
+        return
+    written = [*map(_as_written, [p for p in needed if p.name in names])]
+    raise ArgumentError(
+        f"{cls.__name__} is missing {', '.join(map(repr, names))}",
+        fix=f"add {', '.join(written)}: its arguments are {', '.join(p.name for p in parameters)}",
+    ) from None
+
+
+def _as_written(parameter: inspect.Parameter) -> str:
+    """How an argument is given: a key as the numbers of one, others as dots."""
+    value = "rlx.random.key(0)" if parameter.name == "key" else "..."
+    return f"{parameter.name}={value}"
 
 
 def _names(cls: type) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
 """Control flow on pytrees: cond, switch, while_loop, fori_loop.
 
 Functions given to these are recorded once. What they use from outside becomes operands of the
-op, so closures work. With known conditions the chosen function just runs.
+op, so closures work. With known conditions the chosen function just runs;
+the others are compared with it, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,6 +39,10 @@ from .tensor import TracedTensor
 INDEX = DTYPES["int32"]
 Result = TypeVar("Result")
 TENSORS = (Array, TracedTensor)
+MOST_COMPARED = 4096  # pairs of branches whose comparison is remembered
+
+_compared: set[Any] = set()
+_is_comparing: ContextVar[bool] = ContextVar("is_comparing", default=False)
 
 
 # -- choice -------------------------------------------------------------------------------------
@@ -48,19 +54,22 @@ def cond(
 ) -> Result:
     """Return `true_fn(*operands)` if `pred` holds, else `false_fn(*operands)`.
 
-    Both must return the same structure, dtypes and shapes. That is checked where the condition is
-    traced, and is a `StructureError`, `DtypeError` or `ShapeError`; with a known condition the
-    chosen function just runs.
+    Both must return the same structure, dtypes and shapes, else it is a `StructureError`,
+    `DtypeError` or `ShapeError`. With a known condition the chosen function just runs, and may use
+    Python's `if` on its numbers; the other is looked at once, and not compared if it cannot be
+    recorded.
     """
     test = as_operand(pred)
     _check_scalar("cond", "the condition", test)
     check_function(true_fn, "cond: true_fn")
     check_function(false_fn, "cond: false_fn")
+    branches = {"false_fn": false_fn, "true_fn": true_fn}
     if not isinstance(test, TracedTensor):
+        _check_alike("cond", branches, operands)
         return _run(true_fn if test else false_fn, operands)
     if not is_bool(test.dtype):
         test = apply("ne", test, 0)
-    return _branch("cond", convert(test, INDEX), (false_fn, true_fn), operands)
+    return _branch("cond", convert(test, INDEX), branches, operands)
 
 
 @boundary
@@ -79,9 +88,11 @@ def switch(index: ArrayLike, branches: Sequence[Callable[..., Result]], *operand
         check_function(branch, f"switch: branch {i}")
     place = as_operand(index)
     _check_integer("switch", "the index", place)
+    named = {f"branch {i}": branch for i, branch in enumerate(branches)}
     if not isinstance(place, TracedTensor):
+        _check_alike("switch", named, operands)
         return _run(branches[min(max(int(place), 0), len(branches) - 1)], operands)
-    return _branch("switch", convert(place, INDEX), branches, operands)
+    return _branch("switch", convert(place, INDEX), named, operands)
 
 
 def _run(branch: Callable[..., Any], operands: Sequence[Any]) -> Any:
@@ -120,19 +131,63 @@ def _check_integer(name: str, what: str, operand: Any) -> None:
 
 
 def _branch(
-    name: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Sequence[Any]
+    name: str, index: Any, branches: Mapping[str, Callable[..., Any]], operands: Sequence[Any]
 ) -> Any:
-    traced = [trace(branch, operands) for branch in branches]
-    first = traced[0]
-    for i, other in enumerate(traced[1:], 1):
-        place = pytree.difference(
-            first.out_tree, other.out_tree, "the result", ("branch 0", f"branch {i}")
-        )
+    traced = {branch: trace(fn, operands) for branch, fn in branches.items()}
+    _check_structures(name, traced)
+    return _choice(name, index, [*traced.values()], operands)
+
+
+def _check_structures(name: str, traced: Mapping[str, Traced]) -> None:
+    """All branches return the containers of the first."""
+    (one, first), *others = traced.items()
+    for other, found in others:
+        place = pytree.difference(first.out_tree, found.out_tree, "the result", (one, other))
         if place:
             raise StructureError(
-                f"{name}: branches 0 and {i} return different structures: {place}",
-                fix="return the same containers from all branches",
+                f"{name}: {one} and {other} return different structures: {place}",
+                fix=f"return the same containers from {one} and {other}",
             )
+
+
+def _check_alike(
+    name: str, branches: Mapping[str, Callable[..., Any]], operands: Sequence[Any]
+) -> None:
+    """Compare what branches return, of which one will run, the first time that they meet.
+
+    A branch that can only run with known numbers is not compared.
+    """
+    kind = _kind_of(branches.values(), operands)
+    if kind is None or kind in _compared or _is_comparing.get():
+        return
+    token = _is_comparing.set(True)
+    try:
+        traced = {branch: trace(fn, operands) for branch, fn in branches.items()}
+    except Exception:
+        traced = {}
+    finally:
+        _is_comparing.reset(token)
+    if traced:
+        _check_structures(name, traced)
+        _meeting_types(name, [*traced.values()])
+    if len(_compared) >= MOST_COMPARED:
+        _compared.clear()
+    _compared.add(kind)
+
+
+def _kind_of(branches: Iterable[Callable[..., Any]], operands: Sequence[Any]) -> Any:
+    """What comparisons are remembered by: code and types; None if that says too little."""
+    codes = tuple(getattr(branch, "__code__", None) for branch in branches)
+    if None in codes or len(codes) < 2:
+        return None
+    leaves, structure = pytree.flatten(tuple(operands))
+    types = tuple((type(x), getattr(x, "shape", None), getattr(x, "dtype", None)) for x in leaves)
+    return codes, structure, types
+
+
+def _choice(name: str, index: Any, traced: Sequence[Traced], operands: Sequence[Any]) -> Any:
+    """Record the choice between branches that were traced."""
+    first = traced[0]
     captures = union(traced)
     types = _meeting_types(name, traced)
     graphs = tuple(with_captures(t, captures, types) for t in traced)
