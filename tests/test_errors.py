@@ -211,7 +211,8 @@ def test_text_is_no_argument():
         values of dtype <U3 are text, not numbers
           where  test_errors.py:N in <lambda>      lambda: greet({"first": "Ada"}),
                  argument 0 of greet, names["first"]
-          fix    pass arrays or numbers; list other arguments in static_argnames
+          fix    leave it out of the tree, or keep it in a static field of a module,
+                 name: str = rlx.nn.field(static=True)
         """,
         lambda: greet({"first": "Ada"}),
     )

@@ -271,16 +271,19 @@ def _leaf_type(leaf: Any, origin: str) -> Type:
         raise
     except RlxError as error:
         error.notes = (origin, *error.notes)
-        error.fix = advice_for(leaf)
+        error.fix = advice_for(leaf, origin)
         raise
 
 
-def advice_for(leaf: Any) -> str:
-    """What to do about an argument that is no array."""
+def advice_for(leaf: Any, origin: str) -> str:
+    """What to do about a leaf that is no array: an argument, or inside of one."""
     fix = "pass arrays or numbers; list other arguments in static_argnames"
+    if not origin.rpartition(", ")[2].isidentifier():
+        fix = "leave it out of the tree, or keep it in a static field of a module,\n"
+        fix += "name: str = rlx.nn.field(static=True)"
     if isinstance(leaf, str | bytes | None) or hasattr(leaf, "dtype"):
         return fix
-    return f"{fix}, or make\ntheir class a pytree: rlx.tree_util.register_dataclass"
+    return f"{fix}, or make\nthe class a pytree: rlx.tree_util.register_dataclass"
 
 
 def _known_arrays(params: Sequence[Value], leaves: Sequence[Any]) -> Any:

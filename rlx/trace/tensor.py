@@ -244,9 +244,9 @@ class TracedTensor(Operators):
 
         `fix` is the advice, if the usual one does not help.
         """
-        name = self.value.graph.name
+        name, who = self.value.graph.name, _WHO.get(action, f"{action}()")
         return ConcretizationError(
-            f"{action}() needs the numbers of a tensor, which it has not while `{name}` is traced",
+            f"{who} needs the numbers of a tensor, which it has not while `{name}` is traced",
             notes=[self._describe()],
             fix=fix or fix_for(action),
         )
@@ -263,6 +263,7 @@ def fix_for(action: str) -> str:
     return _FIXES.get(action, _FIXES[""])
 
 
+_WHO = {"index": "a shape, range() or an index of a list"}
 _FIXES = {
     "bool": "use rlx.cond(test, yes, no, *operands) to run one of two functions, "
     "rlx.numpy.where(test, a, b) to\nchoose elementwise, or static_argnames to make the argument "
@@ -275,8 +276,8 @@ _FIXES = {
     "from_dlpack": "use rlx.numpy instead of the other library in traced code, or call it with the "
     "numbers by\nrlx.pure_callback",
     "jax.numpy": "use rlx.numpy instead of jax.numpy, or wrap the function of JAX: rlx.from_jax(f)",
-    "index": "use the tensor itself as an index, rlx.fori_loop instead of range(), or make the "
-    "argument a Python\nvalue with static_argnames",
+    "index": "make the argument a Python value with static_argnames; use rlx.fori_loop instead of "
+    "range(),\nand the tensor itself as an index of arrays",
 }
 
 

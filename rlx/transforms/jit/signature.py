@@ -35,9 +35,10 @@ def kinds_of(fn: Callable[..., Any], call: Call) -> Kinds:
             kinds.append(_kind(leaf))
     except DtypeError as error:
         i = len(kinds)
-        error.notes = (call.origins(fn)[i], *error.notes)
+        origin = call.origins(fn)[i]
+        error.notes = (origin, *error.notes)
         if not isinstance(call.leaves[i], np.ndarray):
-            error.fix = advice_for(call.leaves[i])
+            error.fix = advice_for(call.leaves[i], origin)
         raise
     return tuple(kinds)
 
