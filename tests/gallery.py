@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"
-WIDTH, COLORS = 960, 96  # pixels, and how many colors a picture keeps
+WIDTH, QUALITY = 960, 90  # pixels, and how much of the finest is kept
 DRAWN = {"train_digits": "digits_predictions"}  # others draw out/NAME.png
 
 
@@ -37,7 +37,7 @@ def _page(path: Path) -> str:
     source = path.read_text(encoding="utf-8")
     about = ast.get_docstring(ast.parse(source)) or ""
     title, _, rest = about.partition("\n")
-    picture = PICTURES / f"{path.stem}.png"
+    picture = PICTURES / f"{path.stem}.webp"
     shown = [f"![what {path.name} draws](../pictures/{picture.name})"] if picture.exists() else []
     run = f"    python examples/{path.name}"
     return "\n\n".join(
@@ -46,7 +46,7 @@ def _page(path: Path) -> str:
 
 
 def draw(names: list[str]) -> None:
-    """Run examples and keep their pictures, in few colors."""
+    """Run examples and keep their pictures, made smaller."""
     from PIL import Image
 
     PICTURES.mkdir(exist_ok=True)
@@ -56,7 +56,7 @@ def draw(names: list[str]) -> None:
             subprocess.run(command, check=True, cwd=ROOT)
             picture = Image.open(Path(folder) / f"{DRAWN.get(name, name)}.png").convert("RGB")
             picture.thumbnail((WIDTH, WIDTH))
-            picture.quantize(COLORS).save(PICTURES / f"{name}.png", optimize=True)
+            picture.save(PICTURES / f"{name}.webp", quality=QUALITY, method=6)
 
 
 if __name__ == "__main__":
