@@ -42,6 +42,7 @@ from .ir.errors import (
     FileAccessError as FileAccessError,
     FileFormatError as FileFormatError,
     FileMissingError as FileMissingError,
+    FusionError as FusionError,
     GradientError as GradientError,
     ImmutableError as ImmutableError,
     InternalError as InternalError,

@@ -152,6 +152,7 @@ class Backend(ABC):
     invariant_target: Target | None = None  # the `batch_invariant` one, if it can do that
     memory: Memory | None = None  # where its arrays lie; None is the host's
     has_shardings = False  # whether `compile` takes `shardings`, for parts on many devices
+    can_split = True  # whether it can compute each operation alone
     has_arena = False  # whether its programs have their temporaries where lowering puts them
     has_timers = False  # whether its programs can measure the time of each of their steps
 

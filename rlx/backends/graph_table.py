@@ -77,12 +77,13 @@ def prepare(
     *,
     check: bool = False,
     keep_recomputed: bool = False,
+    folds: bool = True,
 ) -> dict[str, Graph]:
     """Lower a traced graph; gives each stage by its name, the last one is to be run.
 
     Ops that a table `takes` stay whole; others are written in simpler ops where their rooms say
     how, and of these complex ones as their parts. With `check` each stage is verified, with
-    `keep_recomputed` calls that compute again stay.
+    `keep_recomputed` calls that compute again stay, with `folds` constants are computed.
     """
     graphs: dict[str, Graph] = {}
 
@@ -95,12 +96,13 @@ def prepare(
     graph = after("hir", graph)
     graph = after("inlined", inline_calls(graph, keep_recomputed))
     graph = after("simplified", simplify(dedupe(graph)))
-    graph = after("folded", fold_constants(graph))
+    graph = after("folded", fold_constants(graph) if folds else graph)
     graph = after("expanded", expand(graph, takes))
     graph = after("split", expand(split_complex(graph, lambda dtype: False, takes), takes))
     graph = after("lightened", lighten_loops(graph))
     # folds and batched loops may bring composites back
-    graph = after("simplified again", expand(simplify(fold_constants(graph)), takes))
+    graph = fold_constants(graph) if folds else graph
+    graph = after("simplified again", expand(simplify(graph), takes))
     after("mir", dedupe(graph))
     return graphs
 

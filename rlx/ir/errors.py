@@ -205,6 +205,10 @@ class DeviceMismatchError(RlxError, ValueError):
     """Arrays of two devices met in one operation."""
 
 
+class FusionError(RlxError, RuntimeError):
+    """Operations could not be fused, and were to be."""
+
+
 class UnsupportedOp(RlxError, NotImplementedError):
     """A device cannot run an op; other libraries raise Python's own error for that."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.body import Call, Repeat, While
+from ..ir.errors import FusionError
 from ..ir.graph import Graph
 from ..ir.policy import AS_WRITTEN, Policy
 from ..ir.record import record, replace
@@ -46,6 +47,8 @@ from .schedule.rows import group_rows, localize_rows
 from .schedule.split import split_reductions, split_scatters
 from .target import Target
 
+MOST_MISSED = 8  # lines in an error
+
 
 @record(frozen=False)
 class Lowered:
@@ -69,8 +72,14 @@ class Lowered:
         return texts | {"lir": str(self.program)}
 
 
-def prepare(graph: Graph, policy: Policy) -> Precise:
+def _as_it_is(graph: Graph) -> Graph:
+    return graph
+
+
+def prepare(graph: Graph, policy: Policy, folds: bool = True) -> Precise:
     """Insert the casts of a precision policy into a traced graph.
+
+    With `folds` constants are computed.
 
     This comes before `lower`, and before what devices do that lower graphs in their own ways, so a
     policy means the same on each. A graph without any policy stays as it is.
@@ -78,7 +87,8 @@ def prepare(graph: Graph, policy: Policy) -> Precise:
     if policy == AS_WRITTEN and (Call not in _bodies(graph) or not has_policies(graph)):
         return Precise(graph, policy)
     graph = dedupe(inline_calls(graph, keep_precise=True))
-    made = precise(fold_constants(simplify(graph)), policy)
+    fold = fold_constants if folds else _as_it_is
+    made = precise(fold(simplify(graph)), policy)
     return replace(made, graph=dedupe(simplify(made.graph)))
 
 
@@ -110,22 +120,38 @@ def lower(graph: Graph, target: Target, check: bool = False) -> Lowered:
     graph = after("inlined", inline_calls(graph))
     graph = after("deduped", dedupe(graph))  # first, for the others have less to do then
     graph = after("simplified", simplify(graph))
-    graph = after("folded", fold_constants(graph))
+    fold = fold_constants if target.folds else _as_it_is
+    graph = after("folded", fold(graph))
     graph = after("expanded", expand(graph, target.wants))
     if _has_complex(graph):
         invariant = target.batch_invariant
         graph = after("split", split_complex(graph, target.computes, batch_invariant=invariant))
     if _bodies(graph) & {Repeat, While}:
         graph = after("lightened", lighten_loops(graph))
-    graph = after("simplified again", simplify(fold_constants(graph)))
+    graph = after("simplified again", simplify(fold(graph)))
     graph = after("deduped again", dedupe(graph))
     # recomputed graphs are opened after the last dedupe, which would merge them with the first run
     recomputed = expand(inline_calls(graph, keep_recomputed=False), target.wants)
     if recomputed is not graph:
         graph = after("recomputed", lighten_loops(recomputed))
     mir = after("mir", legalize(graph, target))
-    program = verify_program(finish(schedule(mir, target), target))
+    scheduled = schedule(mir, target)
+    if target.asserts_fused:
+        check_fused(scheduled)
+    program = verify_program(finish(scheduled, target))
     return Lowered(hir, mir, program, graphs, report(hir, mir, program))
+
+
+def check_fused(program: Program) -> None:
+    """Raise if operations are stored that could have been fused, with reasons."""
+    missed = [line for each in program.programs for line in each.missed]
+    if missed:
+        raise FusionError(
+            f"{program.name}: {len(missed)} operation{'s' * (len(missed) != 1)} could not be fused",
+            notes=missed[:MOST_MISSED],
+            fix="leave out assert_fused, or compute what is stored once: rlx.explore(f)(*args) "
+            "shows which lines it is",
+        )
 
 
 def finish(program: Program, target: Target) -> Program:
@@ -153,14 +179,17 @@ def finish(program: Program, target: Target) -> Program:
 def improved(steps: Sequence[Step], target: Target) -> list[Step]:
     """The steps of one program, split, merged and grouped."""
     made: list[Step] = [split_loops(s) if isinstance(s, Kernel) else s for s in steps]
+    fuses = target.fuses
     if len(made) > 1:  # else there is nothing to put together
-        made = drop_dead_stores(merge_epilogues(merge_kernels(made)))
-        made = group_rows(forward_pads(forward_copies(made)))
+        made = merge_kernels(made) if "kernels" in fuses else made
+        made = merge_epilogues(made) if "epilogues" in fuses else made
+        made = forward_pads(forward_copies(drop_dead_stores(made)))
+        made = group_rows(made) if "rows" in fuses else made
     made = split_reductions([merge_step_loops(step) for step in made], target.batch_invariant)
     if not target.batch_invariant and any(isinstance(s, Scatter) for s in made):
         made = split_scatters(made)
     if any(isinstance(s, RowGroup) for s in made):
         made = localize_rows(made, target.local_bytes)
-    if target.has_chains and len(made) > 1:
+    if target.has_chains and len(made) > 1 and "chains" in fuses:
         made = join_products(chain_products(made, target.threads))
     return made

@@ -13,6 +13,9 @@ from ..ir.types import DTYPES, NAMES, as_dtype
 NATIVE, EXPANDED, LIBRARY = "native", "expanded", "library"  # what becomes of an op
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
+# kinds of fusion: operations into the kernels that read them, into products, kernels of equal
+# loops into one, kernels into rows that stay in a cache, products into chains that do
+FUSIONS = ("producers", "epilogues", "kernels", "rows", "chains")
 HALVES = {"float16": "float32", "bfloat16": "float32"}
 
 
@@ -41,6 +44,9 @@ class Target:
     batch_invariant: bool = False  # whether the order of a sum is the same for any batch size
     tier: str = "auto"  # how long code generation may take: "fast", "auto" or "max"
     threads: int = 1  # that share a chain or a loop
+    folds: bool = True  # whether constants are computed while compiling
+    fuses: frozenset[str] = frozenset(FUSIONS)  # the kinds of fusion that are wanted
+    asserts_fused: bool = False  # whether an operation that could not be fused is an error
     timed: bool = False  # whether programs measure the time of each of their steps
 
     def computes(self, dtype: np.dtype) -> bool:

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from os import PathLike
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -28,6 +29,7 @@ import numpy as np
 from ..backends.backend import Executable
 from ..ir.config import Config, config
 from ..ir.errors import ConfigError
+from ..ir.files import as_path
 from ..ir.graph import Graph
 from ..ir.tracebacks import boundary
 from ..trace.callback import debug_callback, debug_print
@@ -195,13 +197,25 @@ def tell_reason(name: str, reason: str) -> None:
         _print(f"{name}: compiled again, {reason}")
 
 
-def dump(name: str, graph: Graph, device: str, key: str, executable: Executable | None) -> None:
-    """Write all stages to a folder of RLX_DUMP; without an executable the graph alone."""
-    if config.dump is None:
+def dump(
+    name: str,
+    graph: Graph,
+    device: str,
+    key: str,
+    executable: Executable | None,
+    place: str | PathLike[str] | None = None,
+) -> None:
+    """Write all stages to a folder of RLX_DUMP, or of another place.
+
+    Without an executable it is the graph alone.
+    """
+    asked = "RLX_DUMP" if place is None else "dump_ir"
+    place = config.dump if place is None else place
+    if place is None:
         return
     from ..ir.text import constants  # with the parser, which few programs need
 
-    folder = config.dump / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}_{device}_{key[:8]}"
+    folder = as_path(place) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}_{device}_{key[:8]}"
     stages = executable.stages if executable else {"hir": str(graph)}
     files = {
         f"{i:02}_{stage.replace(' ', '_')}.{SUFFIXES.get(stage, 'txt')}": text.encode()
@@ -214,7 +228,7 @@ def dump(name: str, graph: Graph, device: str, key: str, executable: Executable 
         files["report.txt"] = executable.report.encode()
     for i, object_code in enumerate(executable.objects if executable else ()):
         files[f"{len(stages):02}_object_{i}.o"] = object_code
-    _write(folder, files)
+    _write(folder, files, f"{asked} is {str(place)!r}")
 
 
 def _packed(arrays: dict[str, np.ndarray]) -> bytes:
@@ -223,14 +237,14 @@ def _packed(arrays: dict[str, np.ndarray]) -> bytes:
     return file.getvalue()
 
 
-def _write(folder: Path, files: dict[str, bytes]) -> None:
+def _write(folder: Path, files: dict[str, bytes], asked: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (folder / name).write_bytes(content)
     except OSError as error:
         raise ConfigError(
-            f"RLX_DUMP is {str(config.dump)!r}, where nothing can be written: {error.strerror}",
+            f"{asked}, where nothing can be written: {error.strerror}",
             fix="set it to a directory that you may write to",
         ) from None
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 from ..ir.bind import is_symbolic
 from ..ir.body import Call
 from ..ir.errors import ArgumentError, StaticArgumentError
+from ..ir.files import as_path
 from ..ir.graph import Graph
 from ..ir.policy import Policy, policy_of
 from ..ir.record import fields, record, replace
+from ..lower.target import FUSIONS
 from .sizes import Buckets
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DETERMINISTIC = (None, "batch")
 TIERS = ("auto", "fast", "max")
@@ -34,6 +40,14 @@ class CompileOptions:
     in_shardings    a `NamedSharding` or None for each parameter
     out_shardings   the same for each result
     debug_nans      True: an operation that makes a NaN is an error, whatever the setting says
+    dce             False: operations of the graph that nothing needs are computed all the same
+    const_fold      False: what depends on constants alone is computed in each call (but on xla,
+                    which folds by itself)
+    fuse            False: each operation is computed alone; or the kinds of fusion that are wanted:
+                    producers, epilogues, kernels, rows, chains. xla and mlx fuse themselves, and
+                    know all or nothing
+    dump_ir         a directory for the text of each stage, as RLX_DUMP for all compiles
+    assert_fused    True: a `FusionError` names operations that could not be fused, and why
 
     >>> CompileOptions(tier="max", donate="x").donate
     ('x',)
@@ -51,13 +65,18 @@ class CompileOptions:
     in_shardings: Any = None
     out_shardings: Any = None
     debug_nans: bool = False
+    dce: bool = True
+    const_fold: bool = True
+    fuse: bool | str | Collection[str] = True
+    dump_ir: str | PathLike[str] | None = None
+    assert_fused: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise _wrong("name", self.name, 'give a text, as name="step"')
         if self.check is not None and not isinstance(self.check, bool):
             raise _wrong("check", self.check, "give True or False, or None to do as RLX_CHECK says")
-        for field in ("specialize", "debug_nans"):
+        for field in ("specialize", "debug_nans", "dce", "const_fold", "assert_fused"):
             if not isinstance(getattr(self, field), bool):
                 raise _wrong(field, getattr(self, field), "give True or False")
         if not _is_one_of(self.tier, TIERS):
@@ -69,8 +88,16 @@ class CompileOptions:
             raise _wrong("fixed", self.fixed, "give the number of fixed parameters, 0 or more")
         object.__setattr__(self, "donate", _names("donate", self.donate))
         object.__setattr__(self, "buckets", as_buckets(self.buckets))
+        object.__setattr__(self, "fuse", _fusions(self.fuse))
+        if self.dump_ir is not None:
+            object.__setattr__(self, "dump_ir", str(_folder(self.dump_ir)))
         if self.precision is not None:
             object.__setattr__(self, "precision", policy_of(self.precision))
+
+    @property
+    def fusions(self) -> frozenset[str]:
+        """The kinds of fusion that are wanted."""
+        return frozenset(FUSIONS if self.fuse is True else self.fuse)  # type: ignore[arg-type]
 
     def check_for(self, graph: Graph) -> None:
         """Raise if they do not go with a `graph`."""
@@ -109,6 +136,22 @@ def options_of(given: CompileOptions | Mapping[str, Any] | None) -> CompileOptio
                 fix=f"{guess}the fields are {', '.join(names)}",
             )
     return CompileOptions(**given)
+
+
+def both(given: CompileOptions | Mapping[str, Any] | None, named: CompileOptions) -> CompileOptions:
+    """Options with those named besides; an `ArgumentError` for one that is in both.
+
+    >>> both({"fuse": False}, CompileOptions(tier="max")).tier
+    'max'
+    """
+    options, usual = options_of(given), CompileOptions()
+    names = [n for n in fields(CompileOptions) if getattr(named, n) != getattr(usual, n)]
+    for name in names:
+        if getattr(options, name) not in (getattr(usual, name), getattr(named, name)):
+            raise ArgumentError(
+                f"{name} is given twice, in `options` and by its name", fix="give it once"
+            )
+    return replace(options, **{name: getattr(named, name) for name in names})
 
 
 def _is_one_of(given: Any, texts: Sequence[str | None]) -> bool:
@@ -174,6 +217,23 @@ def _names(field: str, given: Any) -> tuple[str, ...]:
     if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
         raise _wrong(field, given, f'give names of parameters, as {field}=("x", "params")')
     return tuple(names)
+
+
+def _fusions(given: Any) -> bool | tuple[str, ...]:
+    """The kinds of fusion in order, True for all of them."""
+    if isinstance(given, bool):
+        return given or ()
+    names = (given,) if isinstance(given, str) else given
+    is_known = isinstance(names, Collection) and all(_is_one_of(name, FUSIONS) for name in names)
+    if not is_known:
+        raise _wrong("fuse", given, f"give True, False, or some of {', '.join(FUSIONS)}")
+    return len(set(names)) == len(FUSIONS) or tuple(name for name in FUSIONS if name in names)
+
+
+def _folder(given: Any) -> Path:
+    if not isinstance(given, str | PathLike) or not str(given):
+        raise _wrong("dump_ir", given, 'give a directory, as dump_ir="stages"')
+    return as_path(given)
 
 
 def _wrong(field: str, given: Any, fix: str) -> ArgumentError:

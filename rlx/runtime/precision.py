@@ -45,11 +45,14 @@ def precision(policy: Policy | str) -> Iterator[Policy]:
         yield chosen
 
 
-def prepared(graph: Graph, policy: Policy = AS_WRITTEN) -> Precise:
-    """A recorded graph with the casts of a policy, and of its functions' own ones."""
+def prepared(graph: Graph, policy: Policy = AS_WRITTEN, folds: bool = True) -> Precise:
+    """A recorded graph with the casts of a policy, and of its functions' own ones.
+
+    With `folds` constants are computed.
+    """
     from ..lower.pipeline import prepare  # with all of lowering, 20 ms to import
 
-    return prepare(graph, policy)
+    return prepare(graph, policy, folds)
 
 
 def with_own_policies(graph: Graph) -> Graph:

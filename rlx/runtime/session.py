@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
-from ..backends.backend import Executable, Lasting
+from ..backends.backend import MISS, Executable, Lasting
 from ..backends.locks import hold_in_forks
 from ..ir.bind import is_symbolic, unbound
 from ..ir.config import Settings, config
@@ -89,6 +89,7 @@ class Session:
             )
         graph = program if isinstance(program, Graph) else self._closed(trace(program, specs))
         options.check_for(graph)
+        self._check_fusing(options)
         options = as_asked(graph, options)
         name = options.name or graph.name
         settings = config.settings  # as they are now: another thread may change them
@@ -100,16 +101,19 @@ class Session:
             return self._compile(_checked(graph, options, settings), name, key[0], check, options)
 
         def make() -> Executable:
-            precise = prepared(_checked_inside(graph, settings), policy)
+            whole = graph if options.dce else with_dead(graph)
+            precise = prepared(_checked_inside(whole, settings), policy, options.const_fold)
             executable = self._sized(precise.graph, compile, options)
             is_plain = precise.graph is graph
-            made.append(executable if is_plain else with_report(executable, lambda: graph, policy))
+            executable = executable if is_plain else with_report(executable, lambda: graph, policy)
+            made.append(executable if whole is graph else first_of(executable, len(graph.results)))
             return made[0]
 
         self._check_placed(graph)
         self._check_shardings(graph, options)
         sizes = (options.specialize, options.buckets, options.deterministic, options.fixed)
-        sizes += (options.in_shardings, options.out_shardings, options.debug_nans)
+        sizes += (options.in_shardings, options.out_shardings, options.debug_nans, options.dce)
+        sizes += (options.const_fold, options.fuse, options.dump_ir, options.assert_fused)
         key = (fingerprint(graph), check, settings.compiled_in, sizes, options.tier, policy)
         executable = self.cache.get(key, make)
         if not made:
@@ -253,7 +257,7 @@ class Session:
             dump(name, graph, self.device, key, None)
             raise
         tell_compile(name, graph, self.device, executable, time.perf_counter() - began)
-        dump(name, graph, self.device, key, executable)
+        dump(name, graph, self.device, key, executable, options.dump_ir)
         target = more.get("target")
         executable.make_plan = lambda given: self.backend.memory_plan(graph, target, given)
         return self._recorded(executable, name, graph, began)
@@ -268,6 +272,19 @@ class Session:
 
         recording.record_compile(name, self.device, int(began * 1e9))
         return recording.timed(executable, name, graph, self.device)
+
+    def _check_fusing(self, options: CompileOptions) -> None:
+        """Raise if the device cannot do as the options say of fusion."""
+        if options.assert_fused and not self.backend.has_arena:
+            raise ArgumentError(
+                f"the device {self.device} fuses operations itself, and does not tell which",
+                fix="leave out assert_fused, or use device='cpu'",
+            )
+        if options.fuse is not True and not self.backend.can_split:
+            raise ArgumentError(
+                f"the device {self.device} always fuses operations as it likes",
+                fix="leave out fuse, or use device='cpu'",
+            )
 
     def _check_placed(self, graph: Graph) -> None:
         """Raise if a function in the graph was compiled for another device by name."""
@@ -308,6 +325,10 @@ class Session:
             target = self._invariant_target()
         if options.tier != target.tier:
             target = replace(target, tier=options.tier)
+        asked = options.const_fold, options.fusions, options.assert_fused
+        if asked != (target.folds, target.fuses, target.asserts_fused):
+            folds, fuses, asserts = asked
+            target = replace(target, folds=folds, fuses=fuses, asserts_fused=asserts)
         if config.profile and self.backend.has_timers:
             target = replace(target, timed=True)
         return {} if target is self.backend.target else {"target": target}
@@ -319,6 +340,34 @@ class Session:
                 fix='use device="cpu"',
             )
         return self.backend.invariant_target
+
+
+def with_dead(graph: Graph) -> Graph:
+    """The graph with further results: what nothing needs, and would be left out."""
+    known = {*graph.results, *graph.users()}
+    dead = [value for node in graph.nodes for value in node.results if value not in known]
+    return replace(graph, results=[*graph.results, *dead]) if dead else graph
+
+
+def first_of(executable: Executable, count: int) -> Executable:
+    """The executable that gives the first of its results alone."""
+    entry, miss = executable.entry, executable.miss
+
+    def run(*arrays: Any) -> Any:
+        found = entry(*arrays)
+        if found is miss:
+            return miss
+        found = found if isinstance(found, tuple) else (found,)
+        return found[0] if count == 1 else found[:count]
+
+    return replace(
+        executable,
+        entry=run,
+        make_entry_into=None,
+        make_entry_filling=lambda: lambda *arrays: MISS,
+        make_donating=None,
+        make_tier_up=None,
+    )
 
 
 def _checked_inside(graph: Graph, settings: Settings) -> Graph:

@@ -24,6 +24,7 @@ class AneBackend(Backend):
 
     name = "ane"
     target = Target("ane", has_symbolic_sizes=False)
+    can_split = False
 
     def availability(self) -> Availability:
         """Whether coremltools is installed, and this is a Mac."""

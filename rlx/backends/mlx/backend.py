@@ -122,9 +122,10 @@ class MlxBackend(Backend):
 
         began = time.perf_counter()
         table = table_of(self.name, self.is_gpu)
-        stages = prepare(graph, table.takes, check=check)
+        target = target or self.target
+        stages = prepare(graph, table.takes, check=check, folds=target.folds)
         mir = legalize(list(stages.values())[-1], self.target)
-        maker = Maker(table, self.is_gpu or (target or self.target).tier == "max")
+        maker = Maker(table, bool(target.fuses) and (self.is_gpu or target.tier == "max"))
         program = maker.program(mir)
         dtypes = [t.dtype for t in graph.result_types]
         huge = largest(mir)

@@ -105,7 +105,7 @@ class XlaBackend(Backend):
             self.device,
             graph,
             check=check,
-            tier=(target or self.target).tier,
+            target=target or self.target,
             shardings=shardings,
         )
         made = device_executable(graph, array, self.memory, program.run)

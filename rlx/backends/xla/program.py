@@ -24,6 +24,7 @@ from ...ir.gil import counts_exactly
 from ...ir.graph import Graph, Node
 from ...ir.record import record
 from ...ir.sharding import Shardings
+from ...lower.target import Target
 from ..disk import DiskCache, disk_cache, hashed, sources, tell
 from ..graph_table import EXPANDED, NATIVE, ON_HOST, computed, prepare, refused, report
 from ..registry import get
@@ -33,6 +34,9 @@ from .host import HostCalls
 from .memory import is_on_one, jax_mesh, jax_sharding, mesh_of, placed, whole_on
 
 OPTIONS = {"xla_allow_excess_precision": False}  # what was rounded to a short dtype stays so
+# without the passes that fuse, on processors and on GPUs
+FUSING = ("fusion", "cpu-instruction-fusion", "multi_output_fusion", "priority-fusion")
+ALONE = {"xla_disable_hlo_passes": ",".join(FUSING)}
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 Run = Callable[[list[jax.Array]], Sequence[jax.Array]]
@@ -48,12 +52,14 @@ class XlaProgram:
         graph: Graph,
         *,
         check: bool = False,
-        tier: str = "auto",
+        target: Target,
         shardings: Shardings | None = None,
     ) -> None:
-        self.name, self.device, self.tier = name, device, tier
+        self.name, self.device, self.target = name, device, target
         began = time.perf_counter()
-        self.graphs = prepare(graph, TABLE.takes, check=check, keep_recomputed=True)
+        self.graphs = prepare(
+            graph, TABLE.takes, check=check, keep_recomputed=True, folds=target.folds
+        )
         *_, self.graph = self.graphs.values()
         prepared = time.perf_counter()
         self._host, self._calls_python = HostCalls(), calls_python(self.graph)
@@ -112,8 +118,10 @@ class XlaProgram:
         donated: tuple[int, ...] = (),
     ) -> Any:
         """What JAX makes of the graph for parameters at these places, or what is kept of that."""
-        is_quick = self.tier == "fast" and self.device.platform == "cpu"
+        is_quick = self.target.tier == "fast" and self.device.platform == "cpu"
         options: Any = OPTIONS | QUICK if is_quick else OPTIONS
+        if not self.target.fuses:
+            options = options | ALONE
 
         def make() -> Any:
             return self._made(places, results, donated, options)

@@ -359,6 +359,7 @@ class Program:
     steps: list[Step]
     arena_bytes: Size = 0
     notes: list[str] = field(default_factory=list)  # library calls, and why values did not fuse
+    missed: list[str] = field(default_factory=list)  # of these, what could have been fused
     # output of a loop's body -> the input that is bound to the same memory
     shared: dict[Buffer, Buffer] = field(default_factory=dict)
     # the value in a buffer, by its name; only for a `Target.timed`, since it keeps the graph

@@ -50,6 +50,7 @@ class Fusion:
     library: set[Node]  # calls of their NumPy references
     stored: set[Value] = field(default_factory=set)
     missed: dict[Value, str] = field(default_factory=dict)  # stored value -> why it did not fuse
+    forced: set[Value] = field(default_factory=set)  # those that must be in memory
     epilogues: dict[Value, Value] = field(default_factory=dict)  # stored value -> its contraction
     paths: dict[Value, tuple[Node, ...]] = field(default_factory=dict)  # the moves between the two
 
@@ -89,7 +90,7 @@ class _Fuser:
         for _ in range(2):
             self.measure(stored)
             stored = self.decide()
-        self.fusion.stored = stored
+        self.fusion.stored, self.fusion.forced = stored, set(self.forced)
         self.cut_deep_kernels()
         for node in self.graph.nodes:
             self.find_epilogue(node)
@@ -116,6 +117,8 @@ class _Fuser:
         """Make the only kernel that reads a contraction, element by element, its epilogue."""
         body = node.op.rules.body
         if not isinstance(body, Contract) or node in self.fusion.library:
+            return
+        if "epilogues" not in self.target.fuses:
             return
         if not has_static_columns(node):
             return
@@ -282,6 +285,8 @@ class _Fuser:
         sites = self.sites[value]
         if isinstance(body, Fill) or not sites:
             return ""
+        if "producers" not in self.target.fuses and not isinstance(body, View):
+            return "operations are not to be fused into others"
         if isinstance(body, Reduce):
             is_plain = len(sites) == 1 and all(not path for _, path in sites)
             return "" if is_plain else "a reduction whose result is not used just once"

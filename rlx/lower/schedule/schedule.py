@@ -66,6 +66,13 @@ def notes_of(graph: Graph, target: Target, fusion: Fusion) -> list[str]:
     return notes
 
 
+def missed_in(graph: Graph, fusion: Fusion) -> list[str]:
+    """The notes of values that nobody needs in memory, but that are stored."""
+    values = [value for node in graph.nodes for value in node.results]
+    found = [v for v in values if v in fusion.missed and v not in fusion.forced]
+    return [f"{v.node.op.name} {v.type}: {fusion.missed[v]}{_at(v.node)}" for v in found]  # type: ignore[union-attr,arg-type]
+
+
 def _lack(node: Node, target: Target) -> str:
     for value in (*node.args, *node.results):
         if not target.computes(value.dtype):
@@ -194,6 +201,7 @@ def schedule(graph: Graph, target: Target) -> Program:
     steps = [*scheduler.steps, *(Copy(scheduler.buffer(x), output) for output, x in copied)]
     constants, notes = tuple(scheduler.constants.values()), notes_of(graph, target, fusion)
     made = Program(graph.name, tuple(inputs), tuple(outputs), constants, steps, notes=notes)
+    made.missed = missed_in(graph, fusion)
     if target.timed:
         for value, buffer in scheduler.buffers.items():  # views follow what they are views of
             made.origins.setdefault(buffer.name, value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, overload
 
 from ...ir.errors import StaticArgumentError
 from ...ir.policy import Policy
-from ...runtime.options import CompileOptions, as_buckets
+from ...runtime.options import CompileOptions, as_buckets, both
 from ...trace.arguments import members
 from ...trace.axes import integer
 from ...trace.make_graph import check_function, function_name
@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         in_shardings: Any
         out_shardings: Any
         debug_nans: bool
+        options: CompileOptions | Mapping[str, Any] | None
 
 
 @overload
@@ -122,6 +123,7 @@ def jit(
     in_shardings: Any = None,
     out_shardings: Any = None,
     debug_nans: bool = False,
+    options: CompileOptions | Mapping[str, Any] | None = None,
 ) -> Any:
     """Compile a function just in time; a decorator, with and without keywords.
 
@@ -142,28 +144,26 @@ def jit(
       `buckets`, sizes for each dim to which arrays are padded.
     - `deterministic="batch"`: results of a row do not depend on the number of rows, a bit slower.
     - `tier`: "auto" compiles better code once a program has run long, "max" does so at once.
-    - `precision`: a policy or its name, as "mixed_bf16", also of functions it calls without one.
+    - `precision`: a policy or its name, as "mixed_bf16", also of calls without one.
     - `in_shardings`, `out_shardings`: how arrays are split across devices: `rlx.NamedSharding`s.
     - `debug_nans`: an operation that makes a NaN is an error, also in functions it calls.
+    - `options`: further fields of `rlx.CompileOptions`, as {"fuse": False}.
 
     >>> import rlx
-    >>> @rlx.jit
-    ... def f(x):
-    ...     return x * 2 + 1
-    >>> f(rlx.array([1.0, 2.0])).tolist()
+    >>> rlx.jit(lambda x: x * 2 + 1)(rlx.array([1.0, 2.0])).tolist()
     [3.0, 5.0]
     >>> total = rlx.jit(lambda x: x.sum(), dynamic={"x": {0: "n"}})
-    >>> [total(rlx.numpy.ones(n)).item() for n in (3, 5, 8)], total.cache_info().compiles
-    ([3.0, 5.0, 8.0], 1)
+    >>> [total(rlx.numpy.ones(n)).item() for n in (3, 5, 8)]
+    [3.0, 5.0, 8.0]
     """
     if fn is None:
-        return functools.partial(jit, **{k: given for k, given in locals().items() if k != "fn"})
+        return functools.partial(jit, **{k: x for k, x in locals().items() if k != "fn"})
     static = _named(fn, "static", static_argnames, static_argnums)
     given = _named(fn, "donate", donate_argnames, donate_argnums)
     plain = (specialize, as_buckets(buckets), deterministic, tier, 0, precision)
-    options = CompileOptions("", None, given, *plain, in_shardings, out_shardings, debug_nans)
-    device = device_of(in_shardings, out_shardings) if device is None else device
-    return Jitted(fn, static, options, device, declare(fn, dynamic, static))
+    named = CompileOptions("", None, given, *plain, in_shardings, out_shardings, debug_nans)
+    where = device_of(in_shardings, out_shardings) if device is None else device
+    return Jitted(fn, static, both(options, named), where, declare(fn, dynamic, static))
 
 
 def with_policy(policy: Policy | str) -> Callable[[Callable[..., Any]], Jitted]:

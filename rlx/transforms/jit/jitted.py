@@ -42,6 +42,7 @@ from .signature import (
     Key,
     LruCache,
     check_recompile,
+    dynamic_advice,
     kinds_of,
     reason_to_compile,
 )
@@ -206,8 +207,10 @@ class Jitted(TreeCalls, Generic[Parameters, Result]):
         """Statistics of the compile cache, and why it was last compiled."""
         compiles = sum(each._compiles for each in self._everywhere)
         size = sum(each._entries.bytes for each in self._everywhere)
-        reason = (self._last or self)._reason
-        return CacheInfo(self.cache_size(), KEPT, compiles, reason, size, config.cache_bytes)
+        last = self._last or self
+        counts = self.cache_size(), KEPT, compiles, last._reason, size, config.cache_bytes
+        known = [(key, entry.names) for key, entry in last._entries.items()]
+        return CacheInfo(*counts, "" if self._dynamic else dynamic_advice(known))
 
     def cache_clear(self) -> None:
         """Clear the compile cache."""

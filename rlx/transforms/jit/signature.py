@@ -142,10 +142,8 @@ def difference(compiled: pytree.Structure, called: pytree.Structure) -> str:
 
 
 def _text(kind: tuple[Any, ...]) -> str:
-    first, second = kind
-    if isinstance(first, Type):
-        return f"{first}" + (" (a Python number)" if second else "")
-    return str(Type(first, second))
+    is_number = isinstance(kind[0], Type) and kind[1]
+    return f"{_type(kind)}" + (" (a Python number)" if is_number else "")
 
 
 # -- what is compiled for each signature ----------------------------------------------------------
@@ -160,7 +158,8 @@ class CacheInfo(NamedTuple):
 
     There are `limit` at most, of `bytes_limit` bytes together (`rlx.config.cache_bytes`);
     `bytes` estimates what the programs take up. `compiles` counts all compiles so far; `reason`
-    says what was new in the last one.
+    says what was new in the last one. Where arrays came in several sizes, `advice` is the option
+    of `jit` with which one program serves them all.
     """
 
     entries: int
@@ -169,6 +168,39 @@ class CacheInfo(NamedTuple):
     reason: str
     bytes: int = 0
     bytes_limit: int = 0
+    advice: str = ""
+
+
+NAMES = ("n", "m", "k", "p", "q", "r", "s", "t")  # of sizes, in advice
+
+
+def dynamic_advice(known: Sequence[tuple[Key, Sequence[str]]]) -> str:
+    """The option `dynamic` for arguments that differ in sizes alone; or nothing.
+
+    `known` are the kinds that a function is compiled for, each with the names of its leaves.
+    """
+    alike: dict[Any, list[tuple[Key, Sequence[str]]]] = {}
+    for key, names in known:
+        types = [_type(kind) for kind in key.kinds]
+        form = key.structure, key[2:], tuple((t.dtype, t.rank) for t in types), tuple(names)
+        alike.setdefault(form, []).append((key, names))
+    rows = max(alike.values(), key=len, default=[])
+    if len(rows) < 2:
+        return ""
+    shapes = [[_type(kind).shape for kind in key.kinds] for key, _ in rows]
+    called: dict[tuple[Any, ...], str] = {}  # sizes in all calls -> their name
+    found: dict[str, dict[int, str]] = {}
+    for place, name in enumerate(rows[0][1]):
+        for axis in range(len(shapes[0][place])):
+            sizes = tuple(shape[place][axis] for shape in shapes)
+            if len(set(sizes)) > 1 and len(called) < len(NAMES):
+                called.setdefault(sizes, NAMES[len(called)])
+                found.setdefault(name, {})[axis] = called[sizes]
+    return f"rlx.jit(f, dynamic={found})" if found else ""
+
+
+def _type(kind: tuple[Any, ...]) -> Type:
+    return kind[0] if isinstance(kind[0], Type) else Type(*kind)
 
 
 @record(frozen=False)
@@ -195,6 +227,10 @@ class LruCache:
 
     def __iter__(self) -> Iterator[Any]:
         return (key for key, _ in self._by_use())
+
+    def items(self) -> list[tuple[Any, Any]]:
+        """Kinds with their entries, the least recently used first."""
+        return [(key, used.entry) for key, used in self._by_use()]
 
     def get(self, key: Any) -> Any:
         """The entry of a kind, which becomes the most recently used; None if absent."""

@@ -52,6 +52,7 @@ class TraceCache:
         """The entry for a function and arguments of a kind."""
         is_plain = dynamic is None and not options.specialize and not options.buckets
         is_plain = is_plain and options.in_shardings is None and options.out_shardings is None
+        is_plain = is_plain and options.dce and options.dump_ir is None
         if not is_plain or config.dump or config.check or config.key_reuse:
             return None
         return TraceCache(fn, key.structure, key.kinds, device, options)
