@@ -13,6 +13,8 @@ from programs import Program, any_program, same
 
 import rlx
 import rlx.numpy as rnp
+from rlx import lax
+from rlx.backends.cpu.llvm.host import host
 from rlx.ir.errors import ArgumentError, DtypeError, RlxError, ShapeError, StructureError
 from rlx.runtime.session import default_session
 
@@ -93,7 +95,7 @@ def test_products_with_a_bound_operand_are_the_same(name: str) -> None:
     expected = program(w, x)
     program.bind(w=w)
     close(program(x), expected)
-    is_packed = name not in ("few columns", "one row", "matrices of a batch")
+    is_packed = name not in ("few columns", "matrices of a batch")
     assert f"operands packed once: {int(is_packed)}, " in program.report()
 
 
@@ -244,6 +246,31 @@ def test_an_open_size() -> None:
     program.bind(w=W)
     for n in (1, 9, 40):
         close(program(X[:n]), rnp.tanh(X[:n] @ W))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8"])
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_all_numbers_of_rows_read_the_same_panels(dtype: str, is_turned: bool) -> None:
+    """An open number of rows is met in blocks; each sum is that of a known number of rows."""
+    depth, columns = 333, 70
+    w = (10 * normal(*((columns, depth) if is_turned else (depth, columns)))).astype(dtype)
+    b = normal(columns)
+    sums = {"int8": "int32", "bfloat16": "float32"}.get(dtype, dtype)
+
+    def f(w: Any, x: Any) -> Any:
+        dims = (((1,), (int(is_turned),)), ((), ()))
+        return lax.dot_general(x, w, dims, preferred_element_type=sums) * 2 + b
+
+    x = (10 * normal(150, depth)).astype(dtype)
+    options = {"deterministic": "batch"}
+    program = rlx.jit(f, dynamic={"x": {0: "n"}}, **options).lower(w, x).compile()
+    program.bind(w=w)
+    is_grouped = dtype in host().grouped and not host().has_tiles
+    is_packed = is_grouped or dtype in ("float32", "float64")
+    assert f"operands packed once: {int(is_packed)}, " in program.report()
+    whole = np.asarray(rlx.jit(f, **options)(w, x))
+    for n in (1, 3, 12, 64, 77, 150):
+        assert_equal(program(x[:n]), whole[:n])
 
 
 def test_bound_arrays_tell_open_sizes() -> None:

@@ -236,3 +236,25 @@ def test_what_calls_an_invariant_function_is_invariant(name, is_eager):
 def test_a_device_that_cannot_refuses_a_call_too():
     with pytest.raises(ArgumentError, match='reference does not offer deterministic="batch"'):
         rlx.jit(lambda x: inner(x) * 2, device="reference")(normal(2, 1100))
+
+
+@pytest.mark.parametrize("extent", [3, 16, 41])
+@pytest.mark.parametrize(("dtype", "reverse"), [("float32", False), ("bfloat16", True)])
+def test_running_sums_go_in_one_order_along_any_axis(extent, dtype, reverse):
+    """Alone, side by side in memory, between other axes, and of open length."""
+    x = (random.normal(size=(5, extent, 20)) * 100).astype("float32").astype(dtype)
+
+    def run(x, axis):
+        return rlx.lax.cumsum(x, axis, reverse)
+
+    add = rlx.jit(run, static_argnames="axis", deterministic="batch")
+    whole = np.asarray(add(x, axis=1))
+    np.testing.assert_array_equal(np.asarray(add(x[2], axis=0)), whole[2])
+    np.testing.assert_array_equal(np.asarray(add(x[:, :, 3].copy(), axis=1)), whole[:, :, 3])
+    np.testing.assert_array_equal(np.asarray(add(x[0, :, 1].copy(), axis=0)), whole[0, :, 1])
+    turned = np.asarray(add(x.transpose(1, 0, 2).copy(), axis=0))
+    np.testing.assert_array_equal(turned.transpose(1, 0, 2), whole)
+    for axis, part, wanted in ((1, x[:, :, 3], whole[:, :, 3]), (0, x[1], whole[1])):
+        options = {"deterministic": "batch", "dynamic": {"x": {axis: "n"}}}
+        by_length = rlx.jit(lambda x, axis=axis: run(x, axis), **options)
+        np.testing.assert_array_equal(np.asarray(by_length(part.copy())), wanted)

@@ -202,6 +202,7 @@ class Contraction:
     source: Source | None = None
     lhs_panels: Buffer | None = None  # read instead of `lhs`: its numbers in another order
     rhs_panels: Buffer | None = None  # the same for `rhs`
+    panel_rows: int = 0  # of the products that `rhs_panels` suit, if this one may have others
     joins: bool = False  # it may run at the same time as the product before it
 
     @property

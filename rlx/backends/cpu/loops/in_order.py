@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import numpy as np
 
 from ....ir.dims import likely
+from ....ir.record import record
 from ....ir.types import as_dtype, neutral
 from ....lower.lir.expr import const, guard, load
 from ....lower.lir.index import Index, Variable, as_index
@@ -16,7 +18,7 @@ from ..llvm.text import Function, Vector
 from .kernels import Layout, buffers_of, nest, open_scope, part_range
 from .scalar import combine, convert, register
 from .scope import Scope, all_hold
-from .sums import is_batch_invariant
+from .sums import PARTIAL_BYTES, is_batch_invariant
 from .vectors import best_variable, choose_lanes, first_lanes, rest_and_whole, vector_lines
 
 BLOCK = 4096  # bytes of a line that are combined before the next line
@@ -53,32 +55,122 @@ def loop_beside(scan: Scan) -> Variable | None:
 def _beside(scope: Scope, scan: Scan, beside: Variable, split: bool) -> None:
     """Combine blocks of many lines, each at a place before the next place."""
     f, extent = scope.f, scope.f.number(beside.extent)
-    lanes = choose_lanes(scope.host, [scan.expr], beside.extent)
+    is_in_groups = is_batch_invariant(scope, scan)
+    most = 1 if is_in_groups else 4
+    lanes = choose_lanes(scope.host, [scan.expr], beside.extent, most)
     vector = register(scan.expr.dtype.name, lanes)
     size = max(
         lanes, min(BLOCK // scan.expr.dtype.itemsize, 1 << (likely(beside.extent) - 1).bit_length())
     )
     table = f.reserve(f"[{size // lanes} x {vector.text}]", 64)
     start, stop = part_range(f, beside.extent, lanes) if split else ("0", extent)
-    length = f.number(scan.along.extent)
     with f.loop(start, stop, str(size)) as block:
         end = f.intrinsic("smin", Vector("int64"), f.emit(f"add i64 {block.index}, {size}"), stop)
-        with f.loop("0", length) as loop:
-            line = scope.inner({scan.along: _place(f, scan, loop.index)})
+
+        def slot(at: str) -> str:
+            return f.offset(table, vector.element, f.emit(f"sub i64 {at}, {block.index}"))
+
+        lines = _Lines(scope, scan, beside, vector, (block.index, end), slot)
+        (lines.in_groups if is_in_groups else lines.one_by_one)()
+
+
+@record
+class _Lines:
+    """Lines beside each other, what has been combined of each so far, and a span of them."""
+
+    scope: Scope
+    scan: Scan
+    beside: Variable
+    vector: Vector
+    span: tuple[str, str]
+    slot: Callable[[str], str]  # where what is so far lies, of the lines from a place on
+
+    def one_by_one(self) -> None:
+        """Combine the number at a place of each line, before the next place."""
+        f, scan, vector = self.scope.f, self.scan, self.vector
+        with f.loop("0", f.number(scan.along.extent)) as loop:
             is_first = f.emit(f"icmp eq i64 {loop.index}, 0")
+            place = _place(f, scan, loop.index)
 
             def step(at: str, mask: str | None) -> None:
-                inner = line.inner({beside: at}, lanes=lanes, along=beside, mask=mask)
-                number = f.emit(f"sub i64 {at}, {block.index}")
-                slot = f.offset(table, vector.element, number)
-                before = f.emit(f"load {vector.text}, ptr {slot}, align {scan.expr.dtype.itemsize}")
+                inner = self._at(at, mask, place)
                 value = inner.vector(scan.expr)
-                both = combine(f, scan.combine, vector, before, value)
+                both = combine(f, scan.combine, vector, self._load(at), value)
                 total = f.emit(f"select i1 {is_first}, {vector.text} {value}, {vector.text} {both}")
-                f.do(f"store {vector.text} {total}, ptr {slot}, align {scan.expr.dtype.itemsize}")
+                self._store(at, total)
                 _put(inner, scan, total)
 
-            vector_lines(f, block.index, end, lanes, step)
+            vector_lines(f, *self.span, vector.lanes, step)
+
+    def in_groups(self) -> None:
+        """Combine groups of places in the order of `_along`, whose lanes they are there."""
+        f, scan, extent = self.scope.f, self.scan, self.scan.along.extent
+        count = _group(scan)
+        start = f.constant(self.vector, neutral(scan.combine, as_dtype(self.vector.dtype)))
+        vector_lines(f, *self.span, self.vector.lanes, lambda at, mask: self._store(at, start))
+        left, whole = rest_and_whole(f, extent, count)
+
+        def group(first: str, many: str) -> None:
+            vector_lines(
+                f, *self.span, self.vector.lanes,
+                lambda at, mask: self._group(at, mask, first, many, start),
+            )  # fmt: skip
+
+        with f.loop("0", whole, str(count)) as loop:
+            at = loop.index
+            if scan.reverse:
+                at = f.emit(f"sub i64 {f.emit(f'sub i64 {f.number(extent)}, {count}')}, {at}")
+            group(at, str(count))
+        if left != "0":
+            with f.when(f.emit(f"icmp ne i64 {left}, 0")):
+                group("0" if scan.reverse else whole, left)
+
+    def _group(self, at: str, mask: str | None, first: str, many: str, start: str) -> None:
+        """Combine so many places from the first on."""
+        f, scan, vector, count = self.scope.f, self.scan, self.vector, _group(self.scan)
+        numbers, are_there = [str(i) for i in range(count)], [""] * count
+        if many != str(count):
+            are_there = [f.emit(f"icmp slt i64 {i}, {many}") for i in numbers]
+            last = f.emit(f"sub i64 {many}, 1")
+            numbers = [f.intrinsic("smin", Vector("int64"), i, last) for i in numbers]
+        lines = [self._at(at, mask, f.emit(f"add i64 {first}, {i}")) for i in numbers]
+        values = [line.vector(scan.expr) for line in lines]
+        if many != str(count):
+            values = [
+                f.emit(f"select i1 {there}, {vector.text} {x}, {vector.text} {start}")
+                for there, x in zip(are_there, values, strict=True)
+            ]
+        for i in range(count.bit_length() - 1):
+            nothing, step = [start] * (1 << i), 1 << i
+            before = [*values[step:], *nothing] if scan.reverse else [*nothing, *values[:-step]]
+            pairs = zip(before, values, strict=True)
+            values = [combine(f, scan.combine, vector, x, y) for x, y in pairs]
+        before = self._load(at)
+        totals = [combine(f, scan.combine, vector, before, x) for x in values]
+        for line, there, total in zip(lines, are_there, totals, strict=True):
+            with f.when(there) if there else nullcontext():
+                _put(line, scan, total)
+        self._store(at, totals[0 if scan.reverse else -1])
+
+    def _at(self, at: str, mask: str | None, place: str) -> Scope:
+        places = {self.scan.along: place, self.beside: at}
+        return self.scope.inner(places, lanes=self.vector.lanes, along=self.beside, mask=mask)
+
+    def _load(self, at: str) -> str:
+        align = self.scan.expr.dtype.itemsize
+        return self.scope.f.emit(f"load {self.vector.text}, ptr {self.slot(at)}, align {align}")
+
+    def _store(self, at: str, x: str) -> None:
+        align = self.scan.expr.dtype.itemsize
+        self.scope.f.do(f"store {self.vector.text} {x}, ptr {self.slot(at)}, align {align}")
+
+
+def _group(scan: Scan) -> int:
+    """How many numbers of a line are combined with each other before with those before them.
+
+    That is how sums go that shall not depend on the loops around, on all processors.
+    """
+    return PARTIAL_BYTES // max(scan.expr.dtype.itemsize, 4)
 
 
 def _place(f: Function, scan: Scan, number: str) -> str:
@@ -100,7 +192,7 @@ def _along(scope: Scope, scan: Scan) -> None:
     """Combine the lanes of a vector, then all of them with what was before."""
     f, extent = scope.f, scope.f.number(scan.along.extent)
     lanes = choose_lanes(scope.host, [scan.expr], scan.along.extent, most=1)
-    lanes = 1 if is_batch_invariant(scope, scan) else lanes
+    lanes = _group(scan) if is_batch_invariant(scope, scan) else lanes
     vector = register(scan.expr.dtype.name, lanes)
     start = f.constant(vector, neutral(scan.combine, as_dtype(vector.dtype)))
     left, whole = rest_and_whole(f, scan.along.extent, lanes)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ....ir.dims import Size, likely
 from ....ir.record import record
 from ....ir.types import NAMES
-from ....lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, walk
+from ....lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, walk
 from ....lower.lir.index import Index, Variable
 from ....lower.lir.program import Store
 from ..llvm.host import Host
@@ -54,8 +54,9 @@ def choose_lanes(host: Host, exprs: Iterable[Expr], extent: Size, most: int = 4)
     Cheap code uses a few registers (at most `most`) of them; expensive code one, and so does a
     reduction that takes a register for each of its partial sums.
     """
-    most = 1 if host.batch_invariant else most
     nodes = list(walk(*exprs))
+    if host.batch_invariant and any(isinstance(e, Reduce) for e in nodes):
+        most = 1
     widest = max((e.dtype.itemsize for e in nodes), default=4)
     widest = max(widest, 4 if any(NAMES[e.dtype] in HALVES for e in nodes) else 1)
     cost = sum(INSTRUCTIONS[e.instruction][0] for e in nodes if isinstance(e, Apply))

@@ -25,6 +25,7 @@ from .problem import (
     UNTUNED,
     WIDENED,
     Blocking,
+    Operand,
     Problem,
     Tile,
     Tuning,
@@ -87,8 +88,25 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
     another way. Where the processor adds products of bfloat16 in pairs, the terms of each pair are
     exchanged, so that its instruction and others give the same bits (`loops/pairs.py`).
     """
-    chosen = _fastest(problem, host, parts)
-    return replace(chosen, in_pairs=_in_pairs(problem, host))
+    choose = _for_given_panels if problem.panel_rows else _fastest
+    return replace(choose(problem, host, parts), in_pairs=_in_pairs(problem, host))
+
+
+def _for_given_panels(problem: Problem, host: Host, parts: int) -> Blocking:
+    """The blocking with panels of B that suit another number of rows.
+
+    All blocks of an open number of rows read the same panels: their layout depends on B alone.
+    """
+    usual = replace(
+        problem, m=problem.panel_rows, a=Operand(problem.k, 1), c_row=problem.n, c_lines=(),
+        k_step=64 // problem.itemsize, panel_rows=0,
+    )  # fmt: skip
+    chosen = _fastest(usual, host, 1)
+    if chosen.uses_tiles:
+        return _tiled(problem, host)
+    tile = replace(chosen.tile, m=problem.m, rows=min(problem.m, chosen.tile.rows))
+    pack_a = _wants_packing(problem, tile, host)[0]
+    return blocked(replace(chosen, problem=problem, tile=tile, pack_a=pack_a), host, parts)
 
 
 def _fastest(problem: Problem, host: Host, parts: int) -> Blocking:
@@ -97,11 +115,10 @@ def _fastest(problem: Problem, host: Host, parts: int) -> Blocking:
     if swapped:
         problem = problem.transposed
     is_narrow = problem.m <= NARROW and not problem.is_computed
-    is_dots = is_narrow and problem.b.row == 1 != problem.b.column and problem.k >= 4
-    if is_dots and (not host.batch_invariant or _is_exact(problem)):
-        return _dots(problem, host, swapped)
-    if is_dots and not problem.b.is_packed:
-        return _columns(problem, host, swapped)
+    is_turned = problem.b.row == 1 != problem.b.column and not problem.b.is_packed
+    if is_narrow and is_turned and problem.k >= 4:
+        is_free = not host.batch_invariant or _is_exact(problem)
+        return (_dots if is_free else _columns)(problem, host, swapped)
     if _fits_tiles(problem, host):
         return _tiled(problem, host)
     tile, reads_windows = _tile_for_windows(problem, host)
@@ -184,7 +201,8 @@ def _is_better_swapped(problem: Problem) -> bool:
 def _fits_tiles(problem: Problem, host: Host) -> bool:
     """Whether tile registers or grouped vector instructions can multiply these dtypes."""
     has_dtype = problem.dtype in (("bfloat16", *BYTES) if host.has_tiles else host.grouped)
-    is_large = min(problem.m, problem.n) >= 2 * TILE_ROWS and problem.k >= TILE_BYTES // 2
+    lines = [problem.n] if problem.b.is_packed and not host.has_tiles else [problem.m, problem.n]
+    is_large = min(lines) >= 2 * TILE_ROWS and problem.k >= TILE_BYTES // 2
     has_order = _is_exact(problem) or adds_pairs(host) or not host.batch_invariant
     has_dtype = has_dtype and has_order
     return has_dtype and is_large and not problem.is_computed
@@ -203,7 +221,7 @@ def _is_exact(problem: Problem) -> bool:
 def _tiled(problem: Problem, host: Host) -> Blocking:
     """Four tile registers of sums, two of A and two of B at a time; both operands are packed."""
     lanes = TILE_BYTES // problem.itemsize
-    tile = Tile(problem.m, problem.n, 2 * TILE_ROWS, lanes, 2)
+    tile = Tile(problem.m, problem.n, min(2 * TILE_ROWS, problem.m), lanes, 2)
     blocking = Blocking(problem, tile, True, True, problem.k, 1, 1, uses_tiles=True)
     blocking = replace(blocking, in_vectors=not host.has_tiles)
     panel = blocking.a_panel * problem.itemsize

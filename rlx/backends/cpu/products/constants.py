@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....ir.bind import is_symbolic
 from ....ir.record import record, replace
 from ....ir.types import Type
 from ....lower.lir.access import reads
@@ -23,15 +22,24 @@ from ..llvm.host import Host
 from ..llvm.text import AS_WRITTEN, Function, Module, Vector
 from ..loops.kernels import Layout, buffers_of, open_scope
 from ..loops.scope import Scope
-from .contraction import is_matrix, is_native, plan_contraction, rows_along_columns, sides
+from .contraction import (
+    ROW_BLOCKS,
+    contracts_natively,
+    is_matrix,
+    plan_contraction,
+    row_blocks,
+    rows_along_columns,
+    sides,
+)
 from .emit import emit_pack
-from .problem import HALVES, UNTUNED, Blocking, Tuning, memory_type
+from .problem import BYTES, HALVES, NARROW, UNTUNED, Blocking, Tuning, memory_type
 from .view import OperandView, emit_view_pack
 
 if TYPE_CHECKING:
     from ..packed.product import BlockPacking
 
-FEW_ROWS = 96  # of half floats, which packing would widen, and so double what is read
+# rows of small numbers, which packing would widen, and so double or quadruple what is read
+FEW_ROWS = {**dict.fromkeys(HALVES, 96), **dict.fromkeys(BYTES, NARROW)}
 
 
 @record
@@ -62,13 +70,12 @@ def pack_constants(
     first = len(program.inputs) - count
     free, fixed = program.inputs[:first], program.inputs[first:]
     packings: list[Packing] = []
-    if not is_symbolic([b.type for b in program.inputs]):
-        program.steps = [
-            _with_panels(step, set(fixed), host, tuning, packings)
-            if isinstance(step, Contraction) and is_native(step)
-            else step
-            for step in program.steps
-        ]
+    program.steps = [
+        _reading_panels(step, set(fixed), host, tuning, packings)
+        if isinstance(step, Contraction) and step.has_static_columns and contracts_natively(step)
+        else step
+        for step in program.steps
+    ]
     blocks: list[BlockPacking] = []
     if any(isinstance(step, LibraryCall) and step.is_wanted for step in program.steps):
         from ..packed.product import with_packed_blocks  # few programs have such steps
@@ -80,6 +87,37 @@ def pack_constants(
     panels = tuple(p.panels for p in every)
     program.inputs = (*free, *(fixed[i] for i in kept), *panels)
     return PackedConstants(count, kept, tuple(b.nbytes for b in panels)), every
+
+
+def _reading_panels(
+    step: Contraction,
+    fixed: Collection[Buffer],
+    host: Host,
+    tuning: Tuning,
+    packings: list[Packing],
+) -> Contraction:
+    """The step with panels for what is constant and worth packing."""
+    if isinstance(step.row.extent, int):
+        return _with_panels(step, fixed, host, tuning, packings)
+    if not _is_fixed(step.rhs, step, fixed):
+        return step
+    buffer = _panels(len(packings))
+    tried = replace(step, rhs_panels=buffer, panel_rows=ROW_BLOCKS[0])
+    block = row_blocks(tried)[0]
+    blocking = plan_contraction(block, host, 1).blocking
+    if rows_along_columns(block) is not block or blocking is None or not _suits_all(blocking, host):
+        return step
+    buffer.type = _bytes(blocking.panels_bytes("b"))
+    packings.append(Packing(step.rhs, step.column, step.depth, blocking, "b", buffer))
+    return tried
+
+
+def _suits_all(blocking: Blocking, host: Host) -> bool:
+    """Whether blocks of any number of rows can read the panels, which are no larger than B."""
+    if blocking.swapped or blocking.dot_lanes or blocking.turns_columns or not blocking.pack_b:
+        return False
+    problem = blocking.problem
+    return not host.has_tiles if blocking.uses_tiles else problem.dtype == problem.accumulator
 
 
 def _with_panels(
@@ -129,11 +167,9 @@ def _bytes(count: int) -> Type:
 def _is_worth(blocking: Blocking, which: str) -> bool:
     """Whether panels are read no slower than the operand in place."""
     problem = blocking.problem
-    rows = problem.m if which == "b" else problem.n
-    if problem.dtype in HALVES and not blocking.uses_tiles:
-        return rows > FEW_ROWS
-    is_turned = blocking.goes_on and which == "b" and problem.b.column != 1
-    return rows > 1 or is_turned  # else by each call, in registers
+    if blocking.uses_tiles or problem.dtype == problem.accumulator:
+        return True  # they are no larger, and lie in the order in which they are read
+    return (problem.m if which == "b" else problem.n) > FEW_ROWS[problem.dtype]
 
 
 def emit_prepare(

@@ -53,7 +53,7 @@ from .problem import (
 from .view import OperandView
 
 STEP = f"noinline {KERNEL}"  # attributes of the function of a step
-ROW_BLOCKS = (64, 8, 1)
+ROW_BLOCKS = (64, 8, 4, 1)
 LEAST = 5_000  # nanoseconds of a product that may begin with a poll
 LARGEST_STEP = 256  # at multiples of which the depth is cut
 
@@ -100,7 +100,7 @@ def as_kernel(step: Contraction, host: Host) -> Kernel:
 def row_blocks(step: Contraction) -> list[Contraction]:
     """Split a contraction with a symbolic number of rows into static ones.
 
-    before: `row i < n`; after: blocks of 64 rows, of what is left blocks of 8, then single rows.
+    before: `row i < n`; after: blocks of 64 rows, of what is left blocks of 8, then 4, then 1.
     """
     batch = tuple(sorted(step.batch, key=lambda v: isinstance(v.extent, int)))
     if isinstance(step.row.extent, int):
@@ -251,6 +251,7 @@ def problem_of(step: Contraction) -> Problem:
         dtype=NAMES[step.lhs.dtype],
         out_dtype=NAMES[step.stores[0].buffer.number_dtype],
         k_step=math.lcm(*map(_depth_step, views)),
+        panel_rows=step.panel_rows,
     )
 
 

@@ -123,6 +123,7 @@ class Problem:
     out_dtype: str  # of C
     k_step: int = 1  # pieces of k are best cut at multiples of it
     c_lines: tuple[Digit, ...] = ()  # of a row of C, if rows lie in several lines of an image
+    panel_rows: int = 0  # if not 0, panels of B were laid out for products of so many rows
 
     @property
     def transposed(self) -> Problem:
@@ -312,7 +313,7 @@ class Blocking:
     def a_panel(self) -> int:
         """Numbers in one packed panel of A, of the size of the sums."""
         if self.uses_tiles:
-            return self.tile.rows * self.tile_blocks * TILE_BYTES // self.problem.itemsize
+            return 2 * TILE_ROWS * self.tile_blocks * TILE_BYTES // self.problem.itemsize
         return self.tile.rows * (-(-self.depth // self.a_chunk) * self.a_chunk)
 
     @property

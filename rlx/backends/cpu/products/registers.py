@@ -94,12 +94,13 @@ def emit_tile_pack(module: Module, name: str, blocking: Blocking, which: str) ->
 
 
 class _Packer:
-    """The code that packs one panel: 32 lines of A or B."""
+    """The code that packs one panel: 32 lines of B, or of A, which may have fewer."""
 
     def __init__(self, f: Function, blocking: Blocking, line: int, depth: int, is_a: bool) -> None:
         self.f, self.blocking, self.line, self.depth, self.is_a = f, blocking, line, depth, is_a
         self.dtype = blocking.problem.dtype
         self.group, self.deep = blocking.group, blocking.tile_depth
+        self.lines = blocking.tile.rows if is_a else blocking.tile.columns
 
     def panel(self, source: str, target: str) -> None:
         """Whole tiles, then one that k ends in."""
@@ -118,20 +119,23 @@ class _Packer:
         block = 2 * TILE_ROWS * TILE_BYTES
         target = f.offset(target, "i8", f.emit(f"mul i64 {number}, {block}"))
         is_whole = count == self.deep
-        for half in range(2):
-            corner = f.offset(source, kind, str(half * TILE_ROWS * self.line))
-            tile = f.offset(target, "i8", str(half * TILE_ROWS * TILE_BYTES))
-            if is_whole and self.depth == 1:
-                (self._copied if self.is_a else self._turned)(corner, tile)
+        for first in range(0, self.lines, TILE_ROWS):
+            corner = f.offset(source, kind, str(first * self.line))
+            tile = f.offset(target, "i8", str(first * TILE_BYTES))
+            lines = min(TILE_ROWS, self.lines - first)
+            if is_whole and self.depth == 1 and self.is_a:
+                self._copied(corner, tile, lines)
+            elif is_whole and self.depth == 1:
+                self._turned(corner, tile)
             elif is_whole and self.line == 1 and not self.is_a:
                 self._interleaved(corner, tile)
             else:
-                self._one_by_one(corner, tile, count)
+                self._one_by_one(corner, tile, lines, count)
 
-    def _copied(self, source: str, target: str) -> None:
+    def _copied(self, source: str, target: str, lines: int) -> None:
         """Rows of A, with the depth along them."""
         f = self.f
-        with f.loop("0", str(TILE_ROWS)) as rows:
+        with f.loop("0", str(lines)) as rows:
             vector = Vector(self.dtype, self.deep)
             x = self._load(vector, source, f.emit(f"mul i64 {rows.index}, {self.line}"))
             place = f.offset(target, "i8", f.emit(f"mul i64 {rows.index}, {TILE_BYTES}"))
@@ -174,7 +178,7 @@ class _Packer:
                 place = f.offset(target, "i8", str((start + i) * TILE_BYTES))
                 f.do(f"store {Vector('float32', TILE_ROWS).text} {row}, ptr {place}, align 64")
 
-    def _one_by_one(self, source: str, target: str, count: int) -> None:
+    def _one_by_one(self, source: str, target: str, lines: int, count: int) -> None:
         """Copy one number at a time, for any strides and the last tile of k, zero-padded."""
         f, kind, group = self.f, memory_type(self.dtype), self.group
         if count < self.deep:
@@ -185,8 +189,8 @@ class _Packer:
             for row in range(TILE_ROWS):
                 place = f.offset(target, "i8", str(row * TILE_BYTES))
                 f.do(f"store {words.text} {nothing}, ptr {place}, align 64")
-        with f.loop("0", str(TILE_ROWS)) as lines, f.loop("0", str(count)) as depths:
-            line, p = lines.index, depths.index
+        with f.loop("0", str(lines)) as each, f.loop("0", str(count)) as depths:
+            line, p = each.index, depths.index
             begin = f.emit(f"mul i64 {line}, {self.line}")
             begin = f.emit(f"add i64 {begin}, {f.emit(f'mul i64 {p}, {self.depth}')}")
             if self.is_a:
@@ -217,8 +221,8 @@ HALF_RANGE = 0x80808080 - (1 << 32)  # 128 in each byte
 def emit_group_kernel(module: Module, name: str, blocking: Blocking) -> None:
     """Emit the function like `emit_tile_kernel`'s, without tile registers."""
     f = module.function(name, TILE_PARAMETERS, linkage="internal")
-    for first in range(0, 2 * TILE_ROWS, ROWS):
-        _some_rows(f, blocking, range(first, min(first + ROWS, 2 * TILE_ROWS)))
+    for first in range(0, blocking.tile.rows, ROWS):
+        _some_rows(f, blocking, range(first, min(first + ROWS, blocking.tile.rows)))
     f.do("ret void")
 
 
