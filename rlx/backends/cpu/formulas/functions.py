@@ -209,7 +209,7 @@ def _wave(w: Writer, x: str, name: str) -> str:
         is_huge = f.call("i1", any_lane, (w.mask, is_huge))
     by_polynomial = _near_wave(w, x, name)
     huge, near, both = f.label("huge"), f.label("near"), f.label("wave")
-    f.do(f"br i1 {is_huge}, label %{huge}, label %{near}")
+    f.do(f"br i1 {is_huge}, label %{huge}, label %{near}, !prof {RARELY}")
     f.start_block(huge)
     by_library = _of_huge(w, name, x, by_polynomial)
     huge = f.block
@@ -220,11 +220,7 @@ def _wave(w: Writer, x: str, name: str) -> str:
 
 
 def _of_huge(w: Writer, name: str, x: str, otherwise: str) -> str:
-    """The C library's results for lanes with huge arguments, else `otherwise`.
-
-    The others wait in memory: kept in a register over the calls, they would be spilled on the path
-    without calls, too.
-    """
+    """The C library's results for lanes with huge arguments, else `otherwise`."""
     f, lanes, lane = w.f, w.vector.lanes, Vector(w.vector.dtype)
     if lanes == 1:
         return _by_lane(f, name, w.vector, [x])
@@ -242,6 +238,8 @@ def _of_huge(w: Writer, name: str, x: str, otherwise: str) -> str:
 
 
 HUGE = 1e6  # from where on the C library reduces arguments
+# The registers of the usual path are then not spilled for the sake of the calls on the other.
+RARELY = '!{!"branch_weights", i32 1, i32 1000000}'
 # Taylor terms of sin(r) / r and of cos(r) in r**2, highest first; |r| <= pi/4
 _SINE = [(-1) ** k / math.factorial(2 * k + 1) for k in reversed(range(9))]
 _COSINE = [(-1) ** k / math.factorial(2 * k) for k in reversed(range(10))]

@@ -20,7 +20,7 @@ from .scope import Scope, memory_vector
 from .vectors import choose_lanes, transpose
 
 LINE = 64  # bytes that the cache moves at once
-WIDTH = 2 * LINE  # bytes read of each row at once: pairs of lines come together
+WIDTH = 4 * LINE  # bytes read of each row at once, so that memory changes its page less often
 SMALLEST = 1 << 12  # elements: fewer are not worth the code
 
 
