@@ -93,6 +93,8 @@ def dense_copy(array: np.ndarray, dtype: np.dtype | None = None) -> np.ndarray:
 
 
 def _copied(array: np.ndarray, dtype: np.dtype | None) -> np.ndarray:
+    if dtype is None or dtype == array.dtype:
+        return np.array(array, order="C")
     with np.errstate(over="ignore"):  # what a smaller dtype does not hold is infinite in it
         return np.array(array, dtype=dtype, order="C")
 
