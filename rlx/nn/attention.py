@@ -22,7 +22,7 @@ from ..trace.array_arguments import scalar
 from ..trace.axes import integer
 from ..transforms.eager import eager
 from .conditions import FAR, Near, Slopes, places
-from .masks import Mask, array as array_mask
+from .masks import Mask
 
 IMPLEMENTATIONS = (None, "xla", "cudnn")
 LONG = 1 << 22  # products of a head's queries and keys: so many are never all in memory
@@ -118,7 +118,8 @@ def terms_with(terms: Terms, mask: Any, q: Any, k: Any) -> Terms:
     if mask is None:
         return terms
     if not isinstance(mask, Mask):
-        mask = array_mask(_bools(mask, q, k))
+        seen = _grouped("mask", _bools(mask, q, k), q, k)
+        return replace(terms, seen=(*terms.seen, seen))
     nears = [c for c in mask.conditions if isinstance(c, Near) and c.offset is None]
     sides = [(c.before, c.after) for c in nears]
     sides += [] if terms.window is None else [terms.window]
@@ -197,6 +198,8 @@ def _in_blocks(q: Any, k: Any, v: Any, terms: Terms) -> tuple[Any, Any]:
 
 def _bias(terms: Terms, q: Any, k: Any, wide: Any) -> Any:
     """What is added to the scores; None if nothing is."""
+    if not terms.slopes:
+        return terms.bias
     own, other = places(q.shape[1], k.shape[1])
     biases = [] if terms.bias is None else [terms.bias]
     biases += [_grouped("bias", s.at(own, other, wide), q, k) for s in terms.slopes]
@@ -375,6 +378,8 @@ def _places_seen(
     length: Any, count: Any, is_causal: bool, window: tuple[int, int] | None
 ) -> list[Any]:
     """Which keys a query sees by their places."""
+    if not is_causal and window is None:
+        return []
     own, other = places(length, count)
     seen = [own >= other] if is_causal else []
     if window is not None and window[0] < FAR:
