@@ -167,8 +167,11 @@ def test_a_server_answers_many_at_once(tmp_path: Path, monkeypatch: pytest.Monke
     asyncio.run(ask())
 
 
-def test_train_digits(tmp_path: Path):
-    text = run("examples/train_digits.py", "--out", tmp_path)
+def test_train_digits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    run_here(ROOT / "examples" / "train_digits.py", monkeypatch, "--out", tmp_path)
+    text = capsys.readouterr().out
     found = re.search(r"accuracy .*: ([\d.]+)%", text)
     assert found, text
     assert float(found.group(1)) >= 97.0

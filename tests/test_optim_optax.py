@@ -170,9 +170,9 @@ def test_complex_parameters_go_the_way_of_optax(name: str):
         more = {"linesearch": None} if name == "lbfgs" else {}
         chained = library.chain(library.clip_by_global_norm(1.0), library.sgd(RATE))
         optimizer = chained if name == "clip" else getattr(library, name)(RATE, **more)
-        state = optimizer.init(p)
+        state, update = optimizer.init(p), (jax if library is optax else rlx).jit(optimizer.update)
         for g in grads:
-            updates, state = optimizer.update(g, state, p)
+            updates, state = update(g, state, p)
             p = library.apply_updates(p, updates)
         return np.asarray(p)
 

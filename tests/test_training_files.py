@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import inspect
 import os
 import random
@@ -224,11 +225,25 @@ def trained(program, directory, kills):
             return (directory / final).read_bytes()
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", PROGRAMS if KILLS > 1 else ["MLP"])
 def test_a_killed_training_ends_with_the_same_bits(program, tmp_path):
-    """KILLS=20 in the environment kills it that often."""
+    """KILLS=20 in the environment kills both that often."""
     whole = trained(program, tmp_path / "whole", 0)
     assert trained(program, tmp_path / "killed", KILLS) == whole
+
+
+def test_a_training_with_state_that_goes_on_ends_with_the_same_bits(tmp_path, monkeypatch):
+    """The example with BatchNorm, dropout and shuffled batches, from its second step on."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    cnn, chance = importlib.import_module("cnn"), np.random.default_rng(0)
+    data = {"image": chance.uniform(size=(160, 8, 8, 1)).astype("f4"), "label": np.arange(160) % 10}
+    whole = cnn.fit(data, 4, 1, tmp_path / "run")
+    for step in (3, 4):
+        Checkpoints(tmp_path / "run").path(step).unlink()
+    again = cnn.fit(data, 4, 1, tmp_path / "run")
+    for x, y in zip(rlx.tree.leaves(whole), rlx.tree.leaves(again), strict=True):
+        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
 
 
 def test_what_is_no_checkpoint_is_no_step(tmp_path):
