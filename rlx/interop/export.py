@@ -281,7 +281,7 @@ class Exported:
         return load_exported, (self.serialize(),)
 
     def save(self, path: str | Path) -> None:
-        """Write the file at `path`, whole or not at all."""
+        """Write the file at `path`, atomically."""
         write_file(path, self.serialize())
 
     @boundary

@@ -20,7 +20,7 @@ def from_jax(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
 ) -> Callable[..., Any]:
-    """Give a function of JAX arrays as one of rlx arrays.
+    """Convert a function of JAX arrays to a function of rlx arrays.
 
     JAX records `fun` once for the shapes it is called with, and rlx replays the record with
     functions of its own: so it can be jitted, differentiated and batched by rlx, on any device.

@@ -17,7 +17,7 @@ from .export import host_captures
 
 
 def to_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function of rlx arrays as one of JAX arrays.
+    """Convert a function of rlx arrays to a function of JAX arrays.
 
     rlx records `fun` for the shapes it is called with, and JAX runs the graph op by op with
     functions of `jax.lax`: so JAX can jit, differentiate and batch it. Custom derivatives are kept.

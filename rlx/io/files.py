@@ -44,7 +44,7 @@ MOST_NAME = 40  # letters of a file's name in that of the folder beside it, so t
 
 
 def save(path: str | PathLike[str], tree: Any, metadata: Texts = None) -> None:
-    """Save a `tree` of arrays in a file, whole or not at all.
+    """Save a `tree` of arrays to a file, atomically.
 
     `path` ends with `.npz` for NumPy's format, else the format is safetensors (`rlx[io]`). Leaves
     are named by their paths with dots, `layers.0.weight`. An array that the tree has twice is

@@ -30,7 +30,7 @@ MOST_COMPARED = 2000  # names, in search of one that is meant
 
 @record
 class LoadReport:
-    """What of a file did not fit a tree, by name.
+    """What did not fit when a file was loaded into a tree, by name.
 
     `missing` are in the tree alone, `unexpected` in the file alone; `mismatched` have another shape
     or dtype, `static` another static value. The texts say what each is.

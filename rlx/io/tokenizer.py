@@ -43,7 +43,7 @@ WHERE = "tokenizer.ggml."
 
 
 class Tokenizer:
-    """Text as numbers of tokens and back; `from_gguf` and `from_json` make one.
+    """Converts text to token ids and back; `from_gguf` and `from_json` make one.
 
     `inner` is a `tokenizers.Tokenizer`. `special` has the numbers of tokens that are no text, as
     the end of a turn, by their names. `ids` has by name `bos`, `eos`, `eot`, `unknown` and

@@ -242,7 +242,7 @@ class InUseError(RlxError, RuntimeError):
 
 
 class QueueFullError(RlxError, RuntimeError):
-    """As many requests wait as may."""
+    """The queue of waiting requests is full."""
 
 
 class WorkerLostError(RlxError, RuntimeError):

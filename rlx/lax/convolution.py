@@ -202,7 +202,7 @@ def conv_transpose(
     preferred_element_type: Any = None,
     use_consistent_padding: bool = False,
 ) -> Array:
-    """A transposed convolution, which enlarges its input by `strides`.
+    """Transposed convolution (deconvolution), which upsamples by `strides`.
 
     It is the gradient of a convolution, for the padding "SAME" or "VALID" of that convolution;
     "SAME" gives `strides` times the size. Numbers pad the dilated input; with

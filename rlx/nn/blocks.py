@@ -38,7 +38,7 @@ def dequantize_blocks(x: Any, format: str) -> Any:
 
 @final
 class BlockArray(Module):
-    """An array whose numbers lie in blocks of few bits along its last axis.
+    """An array that is quantized to few bits, in blocks along its last axis.
 
     `data` has the bytes of the blocks, `format` is one of those of `dequantize_blocks`.
 

@@ -150,7 +150,7 @@ class Conv(Module):
 
 @final
 class ConvTranspose(Module):
-    """A transposed convolution, which enlarges its input by `stride`.
+    """Transposed convolution (deconvolution), which upsamples by `stride`.
 
     `f32[..., length, in] → f32[..., stride * length, out]` with the `padding` "SAME": what the
     gradient of a convolution does. Numbers pad the input once it is spread by the stride, as in

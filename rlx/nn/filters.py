@@ -86,7 +86,7 @@ def filter(tree: Any, spec: Spec = is_parameter, inverse: bool = False) -> Any:
 
 
 def combine(*trees: Any) -> Any:
-    """Put `trees` together that `partition` split.
+    """Combine `trees` that `partition` split.
 
     Each leaf of the result is the first at its place that is not None. No tree is an
     `ArgumentError`, trees of other structures are a `StructureError`.

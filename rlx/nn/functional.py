@@ -52,13 +52,13 @@ def _inexact(x: Any) -> Array:
 
 
 def identity(x: Any) -> Array:
-    """Identity: the number itself."""
+    """Identity: x itself."""
     return as_tensor(x)
 
 
 @eager
 def relu(x: Any) -> Array:
-    """ReLU: the number, or 0 if it is negative; the derivative at 0 is 0."""
+    """ReLU: max(x, 0); the derivative at 0 is 0."""
     return apply("relu", as_tensor(x))
 
 
@@ -100,7 +100,7 @@ def log_sigmoid(x: Any) -> Array:
 
 @eager
 def silu(x: Any) -> Array:
-    """SiLU (swish): the number times its sigmoid."""
+    """SiLU (swish): x times its sigmoid."""
     return apply("silu", _inexact(x))
 
 
@@ -109,7 +109,7 @@ swish = silu
 
 @eager
 def gelu(x: Any, approximate: bool = True) -> Array:
-    """GELU: the number times the normal distribution function at it.
+    """GELU: x times the standard normal CDF at x.
 
     `approximate` goes through tanh.
     """
@@ -118,7 +118,7 @@ def gelu(x: Any, approximate: bool = True) -> Array:
 
 @eager
 def mish(x: Any) -> Array:
-    """Mish: the number times tanh(softplus(x))."""
+    """Mish: x times tanh(softplus(x))."""
     return rounded_once(lambda x: x * rnp.tanh(softplus(x)), _inexact(x))
 
 

@@ -173,7 +173,7 @@ class Dropout(Module):
 
 @final
 class PReLU(Module):
-    """PReLU: the number, or a trained slope times it if it is negative.
+    """PReLU: x, or a trained slope times x where x is negative.
 
     `f32[..., n] → f32[..., n]`. `slope` is its first value. There is one for all, or with `size`
     one for each feature, which come last. From "Delving Deep into Rectifiers", He et al., 2015.

@@ -298,7 +298,7 @@ def _of_all_places(name: str, reduce: Callable[..., Any], x: Any, keepdims: bool
 
 
 def adaptive_avg_pool(x: Any, output_size: Sizes) -> Array:
-    """Average pooling to a number of places.
+    """Adaptive average pooling, to a given output size.
 
     `f32[..., n, size] → f32[..., output_size, size]`. `output_size` has a number for each axis, or
     None for one that stays; a single one is for 1 axis, and a `ShapeError` for arrays of more than
@@ -318,7 +318,7 @@ def adaptive_avg_pool(x: Any, output_size: Sizes) -> Array:
 
 
 def adaptive_max_pool(x: Any, output_size: Sizes) -> Array:
-    """Max pooling to a number of places.
+    """Adaptive max pooling, to a given output size.
 
     `f32[..., n, size] → f32[..., output_size, size]`. `adaptive_avg_pool` says which windows these
     are.
@@ -407,7 +407,7 @@ def _windows(size: int, target: int) -> tuple[np.ndarray, np.ndarray]:
 
 @final
 class AdaptiveAvgPool(Module):
-    """Average pooling to a number of places as a layer.
+    """Adaptive average pooling, to a given output size, as a layer.
 
     `f32[..., n, size] → f32[..., output_size, size]`; `output_size` is as for `adaptive_avg_pool`.
 
@@ -426,7 +426,7 @@ class AdaptiveAvgPool(Module):
 
 @final
 class AdaptiveMaxPool(Module):
-    """Max pooling to a number of places as a layer.
+    """Adaptive max pooling, to a given output size, as a layer.
 
     `f32[..., n, size] → f32[..., output_size, size]`; `output_size` is as for `adaptive_avg_pool`.
 

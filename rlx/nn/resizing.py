@@ -28,7 +28,7 @@ METHODS = ("nearest", "linear", "cubic", "lanczos3", "lanczos5")
 
 
 def pixel_shuffle(x: Any, factor: int) -> Array:
-    """Blocks of places out of features, r by r, where r is `factor`.
+    """Pixel shuffle: features become blocks of r by r pixels, where r is `factor`.
 
     `f32[..., h, w, size r²] → f32[..., h r, w r, size]`. Feature `c r² + i r + j` becomes feature c
     at row i and column j of the block, as in PyTorch. From "Real-Time Single Image and Video
@@ -82,7 +82,7 @@ def unfold(
     *,
     dilation: Numbers = 1,
 ) -> Array:
-    """Windows as features: the places that a convolution's kernel sees.
+    """Unfold (im2col): the windows that a convolution's kernel sees, as features.
 
     `f32[..., h, w, size] → f32[..., h', w', size window]`, of as many axes as `window` has numbers;
     `strides`, `padding` and `dilation` are as for `max_pool`. Feature `c k + i` is feature c at
@@ -114,7 +114,7 @@ def fold(
     *,
     dilation: Numbers = 1,
 ) -> Array:
-    """Features as windows, added where these meet: the transpose of `unfold`.
+    """Fold (col2im): sum overlapping windows, the transpose of `unfold`.
 
     `f32[..., h', w', size window] → f32[..., h, w, size]`, where `output_size` is (h, w).
     `window`, `strides`, `padding` and `dilation` are as for `unfold`; `fold(unfold(x))` gives x
@@ -226,7 +226,7 @@ class _OfWindows(Module):
 
 @final
 class Unfold(_OfWindows):
-    """Windows as features, as a layer.
+    """Unfold (im2col) as a layer: windows become features.
 
     `f32[..., h, w, size] → f32[..., h', w', size window]`. `window`, `stride`, `padding` and
     `dilation` are as for `unfold`.
@@ -251,7 +251,7 @@ class Unfold(_OfWindows):
 
 @final
 class Fold(_OfWindows):
-    """Features as windows, added, as a layer.
+    """Fold (col2im) as a layer: overlapping windows are summed.
 
     `f32[..., h', w', size window] → f32[..., h, w, size]`. `output_size`, `window`, `stride`,
     `padding` and `dilation` are as for `fold`.
@@ -281,7 +281,7 @@ class Fold(_OfWindows):
 
 @final
 class PixelShuffle(Module):
-    """Blocks of places out of features as a layer.
+    """Pixel shuffle as a layer: features become blocks of pixels (upsampling).
 
     `f32[..., h, w, size r²] → f32[..., h r, w r, size]`, where r is `factor`.
 
@@ -300,7 +300,7 @@ class PixelShuffle(Module):
 
 @final
 class PixelUnshuffle(Module):
-    """Features out of blocks of places as a layer.
+    """Pixel unshuffle as a layer: blocks of pixels become features.
 
     `f32[..., h r, w r, size] → f32[..., h, w, size r²]`, where r is `factor`.
 

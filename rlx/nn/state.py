@@ -58,7 +58,7 @@ _open: ContextVar[tuple[_Collector, ...]] = ContextVar("open", default=())  # th
 
 
 def with_state(model: Any, call: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """Give a function that returns `(result, model with its new state)`.
+    """Return a function that returns `(result, model with its new state)`.
 
     It calls `model(...)`, or `call(model, ...)`, for a method or for a tree of several
     models. It works in `jit`, in a loss whose gradient is taken (with `has_aux`), and in the
@@ -232,7 +232,7 @@ def _check_value(layer: Module, name: str, before: Any, after: Any) -> None:
 
 
 def inference(model: Any, value: bool = True) -> Any:
-    """The model ready for use: `inference` set to `value` in each layer that has it.
+    """The model in inference mode: `inference` is `value` in each layer with one.
 
     Layers that differ in training (`Dropout`, `BatchNorm`) are made for training. `model` may be
     any tree of modules; `inference(model, False)` is for training again.

@@ -85,7 +85,7 @@ class _Row(NamedTuple):
 
 
 def summary(model: Any, *args: Any, **kwargs: Any) -> str:
-    """A table of the layers of a model, with how many numbers they hold.
+    """A table of the layers of a model, with their parameter counts.
 
     With arguments, arrays or `rlx.spec`s, it tells the type of each layer's result for a call
     `model(*args, **kwargs)`; nothing is computed, and layers are in inference mode.

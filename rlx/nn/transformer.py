@@ -32,7 +32,7 @@ POSITIONS = (None, "rope", "alibi")
 
 
 class KVCache(NamedTuple):
-    """The keys and values of the times so far, which a causal attention looks back at."""
+    """A KV cache: the keys and values of earlier tokens, for causal attention."""
 
     key: Any  # f32[batch, longest, kv_heads, size]
     value: Any  # likewise

@@ -16,7 +16,7 @@ from .optimizer import Optimizer, first_step, of_kind, on_parameters, zero_besid
 
 
 class InjectHyperparamsState(NamedTuple):
-    """An optimizer's numbers, and its state."""
+    """The hyperparameters of an optimizer, and its state."""
 
     count: Any  # how many steps were made
     hyperparams: Any  # {name: f32[]}

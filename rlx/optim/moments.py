@@ -27,7 +27,7 @@ from .optimizer import (
 
 
 class AdamState(NamedTuple):
-    """The running means of Adam and its like."""
+    """The state of Adam and its variants: running means."""
 
     count: Any  # how many steps were made
     mean: Any  # of gradients
@@ -166,7 +166,7 @@ class AdaDeltaState(NamedTuple):
 
 
 def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> Optimizer:
-    """Give gradients the size of past updates.
+    """Gradients in the size of past updates.
 
     `s = rho s + (1 - rho) g²`; the update is `u = g sqrt(d + eps) / sqrt(s + eps)`, and then
     `d = rho d + (1 - rho) u²`.
@@ -219,7 +219,7 @@ def scale_by_adam(
     *,
     nesterov: bool = False,
 ) -> Optimizer:
-    """Give the mean of gradients divided by the root of the mean of their squares.
+    """The mean of gradients divided by the root of the mean of their squares.
 
     `m = b1 m + (1 - b1) g` and `s = b2 s + (1 - b2) g²`; the update is
     `m / (1 - b1^t) / (sqrt(s / (1 - b2^t) + eps_root) + eps)`. With `nesterov` the mean is
@@ -323,7 +323,7 @@ class LionState(NamedTuple):
 
 
 def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Optimizer:
-    """Give the sign of a mean of gradients.
+    """The sign of the running mean of gradients.
 
     The update is `sign(b1 m + (1 - b1) g)`, and then `m = b2 m + (1 - b2) g`.
 

@@ -178,7 +178,7 @@ def stateless(change: Callable[[Any], Any]) -> Optimizer:
 
 
 class CountState(NamedTuple):
-    """How many steps have been made."""
+    """The number of steps so far."""
 
     count: Any  # i32[]
 

@@ -25,7 +25,7 @@ from .optimizer import (
 
 
 def set_to_zero() -> Optimizer:
-    """Give zeros: parameters that have this optimizer stay as they are.
+    """Updates of zero: freezes the parameters that have this optimizer.
 
     It is for groups of `partition`.
 
@@ -36,7 +36,7 @@ def set_to_zero() -> Optimizer:
 
 
 def scale_by_sign() -> Optimizer:
-    """Give the sign of each gradient: -1, 0 or 1.
+    """The sign of each gradient: -1, 0 or 1.
 
     >>> scale_by_sign().update(rnp.array([4.0, -0.5]), ())[0]
     Array([ 1., -1.], dtype=float32)

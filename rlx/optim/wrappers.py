@@ -128,7 +128,7 @@ def partition(transforms: Mapping[Any, Optimizer], param_labels: Labels) -> Opti
 
 
 class MultiStepsState(NamedTuple):
-    """What gradient accumulation keeps."""
+    """The state of gradient accumulation."""
 
     mini_step: Any  # how many gradients since the last step
     gradient_step: Any  # how many steps were made

@@ -94,7 +94,7 @@ def quantize(
     only: str | Sequence[str] | None = None,
     train: bool = False,
 ) -> Quantized:
-    """Quantize a function or module: weights, and perhaps products, in few bits.
+    """Quantize a function or module: weights, and maybe products, in few bits.
 
     Weights are the arrays of a module `f`, of the object of a method, of the arguments that a
     `functools.partial` holds, and arrays that a function uses from outside. Products of a weight

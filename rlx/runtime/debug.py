@@ -96,7 +96,7 @@ debug = Debug()
 
 
 def show(fn: Callable[..., Any], *, file: Any = None) -> Callable[..., None]:
-    """Give a function that prints the graph of `fn` for its arguments.
+    """Return a function that prints the graph of `fn` for its arguments.
 
     `file` is what it prints to, by default the standard output.
 

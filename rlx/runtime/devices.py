@@ -78,7 +78,7 @@ class Device(str):
 
 
 def devices() -> list[Device]:
-    """All devices rlx knows, here or not.
+    """All devices that rlx knows, available or not.
 
     >>> [str(d) for d in devices() if d in ("cpu", "reference")]
     ['cpu', 'reference']

@@ -213,7 +213,7 @@ def _time(seconds: float) -> str:
 
 @boundary
 def explain_device(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
-    """How long a call of a function would take on each device, by a cost model.
+    """Predict the time of a call on each device, by a cost model.
 
     The call is `fn(*args, **kwargs)`. The model counts what the function's loops compute and move,
     and knows how fast each device does that: the first question about a device measures it, for a

@@ -27,7 +27,7 @@ class Tick:
 
     @staticmethod
     def now() -> Tick:
-        """Give the present moment."""
+        """Return the present moment."""
         return Tick(time.perf_counter_ns())
 
     def elapsed_ns(self) -> int:

@@ -22,7 +22,7 @@ from ..trace.tensor import TracedTensor
 
 
 def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[..., Any]:
-    """Give a function that runs `fn` op by op and raises where a NaN first appears.
+    """Return a function that runs `fn` op by op and raises at the first NaN.
 
     The `NanError` names the op, the line and the place in the array. With `infinities` an infinity
     raises, too. `fn` may be a jitted or differentiated function; within a function that is recorded

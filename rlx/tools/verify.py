@@ -87,7 +87,7 @@ def verify(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> Graph | Callable[..., Verification]:
-    """Give a function that compares `fn` compiled for devices with `fn` run op by op.
+    """Return a function that compares compiled `fn` with `fn` run op by op.
 
     Where all `devices` agree it gives a report. Else a `DivergenceError` names the first op that
     differs, its line, its operands, and how far it is off; `error.graph` is a graph that shows it,

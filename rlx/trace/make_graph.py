@@ -101,7 +101,7 @@ def trace(
 
 
 def make_graph(fn: Callable[..., Any]) -> Callable[..., Graph]:
-    """Give a function that traces `fn` for arrays or `spec`s and returns the graph.
+    """Return a function that traces `fn` for arrays or `spec`s to a graph.
 
     >>> make_graph(lambda x: x * 2.0)(spec((3,), "float32")).result_types
     (Type(dtype=dtype('float32'), shape=(3,)),)
@@ -120,7 +120,7 @@ def make_graph(fn: Callable[..., Any]) -> Callable[..., Graph]:
 def make_jaxpr(
     fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), *, return_shape: bool = False
 ) -> Callable[..., Any]:
-    """Give a function that traces `fun` and returns the graph, under JAX's name.
+    """Return a function that traces `fun` to a graph, under JAX's name.
 
     Arguments at the places `static_argnums` reach `fun` as they are. With `return_shape` the graph
     comes with the types of the results, in the structure that `fun` gives them.

@@ -96,7 +96,7 @@ def named_scope(name: str) -> Any:
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
-    """Give a function whose calls are a named scope.
+    """Return a function whose calls are a named scope.
 
     It computes the same as `fun`; `name` is by default the function's own.
 

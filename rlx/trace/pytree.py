@@ -286,7 +286,7 @@ def reduce_associative(
 def flatten_with_path(
     tree: Any, is_leaf: IsLeaf = None
 ) -> tuple[list[tuple[KeyPath, Any]], Structure]:
-    """Give (path, leaf) for each leaf of a tree, and its structure.
+    """Return (path, leaf) for each leaf of a tree, and its structure.
 
     >>> flatten_with_path({"w": [1, 2]})[0][1]
     ((DictKey(key='w'), SequenceKey(idx=1)), 2)

@@ -82,7 +82,7 @@ def confusion_matrix(predictions: Any, labels: Any, *, classes: int | None = Non
 def precision(
     predictions: Any, labels: Any, *, average: str | None = "binary", classes: int | None = None
 ) -> Any:
-    """Precision: the share of what was predicted as a class that is of it.
+    """Precision: the share of predictions of a class that are right.
 
     `f32[..., C], i32[...] → f32[]`, or `i32[...], i32[...] → f32[]` of classes. `average="binary"`
     is of class 1 of two, an `ArgumentError` for others; "macro" is the mean of all classes that
@@ -99,7 +99,7 @@ def precision(
 def recall(
     predictions: Any, labels: Any, *, average: str | None = "binary", classes: int | None = None
 ) -> Any:
-    """Recall: the share of a class that was predicted as it.
+    """Recall: the share of examples of a class that are predicted as such.
 
     Arguments, `average` too, are those of `precision`. Where a class does not occur it is 0.
 

@@ -21,7 +21,7 @@ def progress(
     enabled: bool | None = None,
     file: IO[str] | None = None,
 ) -> Iterator[T]:
-    """Give the items of an iterable, and show on `file` how many came.
+    """Iterate with a progress bar, which is shown on `file`.
 
     On a terminal it is a bar, if `rich` is installed (`pip install "rlx[train]"`), else a line
     every few seconds. Elsewhere nothing is written, unless `enabled=True` asks for the lines;

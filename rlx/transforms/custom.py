@@ -105,7 +105,7 @@ class _Custom(ABC):
 
 
 class custom_jvp(_Custom):
-    """Give a function a custom derivative (Jacobian-vector product).
+    """Define a custom derivative (JVP) of a function.
 
     Arguments of `fn` in `nondiff_argnums`, or with names in `nondiff_argnames`, may be anything;
     the rule gets them first.
@@ -215,7 +215,7 @@ class custom_jvp(_Custom):
 
 
 class custom_vjp(_Custom):
-    """Give a function a custom reverse-mode derivative, as two functions.
+    """Define a custom reverse-mode derivative (VJP) of a function.
 
     Arguments of `fn` in `nondiff_argnums`, or with names in `nondiff_argnames`, may be anything;
     `forward` gets them in their places, `backward` gets them first.
@@ -438,7 +438,7 @@ def _no_rule(fn: Any, what: str) -> GradientError:
 
 
 def stop_gradient(x: Any) -> Any:
-    """Give the arrays of `x` unchanged, with a zero derivative.
+    """Return the arrays of `x` unchanged, with a zero derivative.
 
     >>> import rlx
     >>> float(rlx.grad(lambda x: x * rlx.stop_gradient(x))(3.0))

@@ -73,7 +73,7 @@ def jvp(
     tangents: Sequence[Any],
     has_aux: bool = False,
 ) -> Any:
-    """Give the value of a function and its derivative along tangents.
+    """Return the value of a function and its Jacobian-vector product (JVP).
 
     `fun` is called with the tuple `primals`; the tuple `tangents` has one of the same structure,
     shapes and dtypes for each. Anything but tuples is an `ArgumentError`. Returns (value, tangent);
@@ -133,7 +133,7 @@ def linearize(
 
 @boundary
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Give the value of a function and its derivative as a linear function.
+    """Return the value of a function and its derivative as a linear function.
 
     `fun` is called with `primals`. The linear function maps tangents of the arguments to the
     value's tangent. With `has_aux` the function returns (value, extra), and the result is (value,
@@ -248,7 +248,7 @@ def jacfwd(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[Parameters, Any]:
-    """Give a function that returns the Jacobian of `fun`, by forward mode.
+    """Return a function that computes the Jacobian of `fun` in forward mode.
 
     The Jacobian is made one column after another. The result has the structure of the value; each
     leaf that of argument `argnums` (a tuple for several), with the axes of the value first. With
@@ -291,7 +291,7 @@ def jacrev(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[Parameters, Any]:
-    """Give a function that returns the Jacobian of `fun`, by reverse mode.
+    """Return a function that computes the Jacobian of `fun` in reverse mode.
 
     The Jacobian is made one row after another. The result, `argnums` and `has_aux` are as for
     `jacfwd`. The value is real, or with `holomorphic` complex, as then are the arguments. With
@@ -333,7 +333,7 @@ def hessian(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[Parameters, Any]:
-    """Give a function that returns the Hessian, by forward over reverse mode.
+    """Return a function that computes the Hessian, by forward over reverse mode.
 
     `fun` returns a scalar; the result has the axes of argument `argnums` twice. `has_aux` and
     `holomorphic` are as for `jacfwd`.

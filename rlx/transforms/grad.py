@@ -98,7 +98,7 @@ def value_and_grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """Give a function that returns the value and the gradient of a scalar function.
+    """Return a function that computes the value and gradient of a scalar function.
 
     `fun` returns a real scalar, else it is a `GradientError`. The gradient has the structure of
     argument `argnums` (a tuple of gradients for several). With `has_aux` the function returns
@@ -231,7 +231,7 @@ def grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """Give a function that returns the gradient of a scalar function.
+    """Return a function that computes the gradient of a scalar function.
 
     `fun`, `argnums`, `has_aux`, `holomorphic` and `allow_int` are as for `value_and_grad`. With
     `has_aux` the result is (gradient, extra).
@@ -264,7 +264,7 @@ def vjp(
 
 @boundary
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Give the value of a function and its vector-Jacobian product.
+    """Return the value of a function and its vector-Jacobian product (VJP).
 
     `fun` is called with `primals`. The product maps a cotangent of the value to a tuple of
     cotangents of the arguments. With `has_aux` the function returns (value, extra), and the result
@@ -427,7 +427,7 @@ def _as_arguments(args: Any, chosen: Sequence[int], results: Sequence[Any], argn
 
 @boundary
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., tuple[Any, ...]]:
-    """Give the transpose of a function that is linear in all arguments.
+    """Return the transpose of a function that is linear in all arguments.
 
     `fun` takes arguments like `primals`, arrays or `rlx.spec`s: only their types matter. The
     transpose takes a cotangent of the result and gives a tuple with a cotangent for each argument.

@@ -297,7 +297,7 @@ def _is_on_host(x: Any) -> bool:
 
 
 def clear_caches() -> None:
-    """Forget what this process has recorded and compiled; the cache on disk stays.
+    """Clear the caches of traced and compiled programs; the disk cache stays.
 
     Each function is recorded and compiled anew by its next call. What somebody holds goes on:
     arrays, and what `lower(x).compile()` and `Session.compile` gave.

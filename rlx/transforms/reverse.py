@@ -20,7 +20,7 @@ def fwd_and_bwd(
     has_aux: bool = False,
     jitted: bool = True,
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Give the forward and the backward pass of `fun` as two functions.
+    """Return the forward and the backward pass of `fun` as two functions.
 
     The first returns (value, pullback), with `has_aux` (value, pullback, extra); the second maps
     the pullback and a cotangent to those of the arguments `argnums`. Both are compiled, unless

@@ -15,7 +15,7 @@ from ..transforms.jit.jitted import Jitted
 
 
 def memory_plan(fn: Callable[..., Any]) -> Callable[..., MemoryPlan]:
-    """Give a function that says what a call of `fn` will hold in memory.
+    """Return a function that says what memory a call of `fn` will need.
 
     The call is recorded and lowered, not compiled, and nothing is allocated: arguments may be
     `rlx.spec`s. `fn` may be jitted; its device, options and donated arguments count. Gives a
