@@ -190,6 +190,7 @@ if TYPE_CHECKING:
     )
     from .transforms.jit.disable import disable_jit as disable_jit
     from .transforms.jit.jit import jit as jit, with_policy as with_policy
+    from .transforms.jit.sequence import CallSequence as CallSequence, sequence as sequence
     from .transforms.jit.signature import no_recompile as no_recompile
     from .transforms.loops import fori_loop as fori_loop, scan as scan, while_loop as while_loop
     from .transforms.repeated import clear_caches as clear_caches
@@ -234,6 +235,7 @@ else:
             "transforms.grad": "grad linear_transpose value_and_grad vjp",
             "transforms.jit.disable": "disable_jit",
             "transforms.jit.jit": "jit with_policy",
+            "transforms.jit.sequence": "CallSequence sequence",
             "transforms.jit.signature": "no_recompile",
             "transforms.loops": "fori_loop scan while_loop",
             "trace.callback": "check io_callback pure_callback",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +14,7 @@ import numpy as np
 from ..ir.graph import Graph
 from ..ir.memory import Memory
 from ..ir.record import field, record, replace
+from ..ir.types import Type
 from ..lower.target import Target
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ class Executable:
 
     entry: Callable[..., Any]
     miss: object = MISS
+    native: Any = (
+        None  # what `Backend.sequence` runs, which takes arguments as `prepare` makes them
+    )
     make_stages: Callable[[], dict[str, str]] = dict  # the text of each level by its name
     make_report: Callable[[], str] = str  # what became of the ops
     arena_bytes: int = 0  # of the temporaries of a call
@@ -111,6 +115,7 @@ class Executable:
         return replace(
             self,
             entry=better.entry,
+            native=better.native,
             make_entry_into=better.make_entry_into,
             make_entry_filling=better.make_entry_filling,
             objects=better.objects,
@@ -142,6 +147,45 @@ class Executable:
     def stages(self) -> dict[str, str]:
         """The text of each level, made when it is asked for."""
         return self.make_stages()
+
+
+@record
+class PlannedCall:
+    """A call of compiled code.
+
+    Arrays have numbers: the inputs of the sequence first, then the results of its calls in order.
+    """
+
+    native: Any  # what the backend's executable has of its own
+    args: tuple[int | np.ndarray, ...]  # numbers of arrays, or dense constants
+    held: tuple[np.ndarray, ...]  # arguments behind these, the same in each call
+    results: tuple[int, ...]
+    reused: Mapping[int, int]  # results and the arguments whose memory they may take over
+
+
+@record
+class Plan:
+    """A sequence of calls, of which some results are given out."""
+
+    types: tuple[Type, ...]  # of all arrays; sizes of one name are one size
+    inputs: int
+    calls: tuple[PlannedCall, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def chains(self) -> dict[int, int]:
+        """For each array the first one whose memory it may have."""
+        first = {number: number for number in range(len(self.types))}
+        for call in self.calls:
+            first |= {result: first[given] for result, given in call.reused.items()}
+        return first
+
+    @property
+    def reused(self) -> dict[int, int]:
+        """Places of outputs, and those of the inputs whose memory they may take over."""
+        first = self.chains
+        places = {place: first[number] for place, number in enumerate(self.outputs)}
+        return {place: number for place, number in places.items() if number < self.inputs}
 
 
 class Backend(ABC):
@@ -202,6 +246,13 @@ class Backend(ABC):
         `invariant_target`. As many of the last parameters as are `fixed` are the same arrays in
         many calls.
         """
+
+    def sequence(self, plan: Plan, array: type) -> Executable | None:
+        """One executable for calls in sequence, or None if Python must make them.
+
+        Its results are instances of `array`. The executables of all calls have a `native`.
+        """
+        return None
 
     def examine(self, graph: Graph) -> dict[str, Counter[str]]:
         """What would become of the ops of a graph: their names by way, and how many.

@@ -46,7 +46,8 @@ def run(asked: argparse.Namespace) -> None:
     model = language_model(asked)
     engines: list[tuple[str, Any]] = [("rlx", OfRlx(model))]
     if asked.against:
-        engines.append(("llama.cpp", OfLlamaCpp(asked, model.config.context)))
+        path = str(as_path(asked.model))
+        engines.append(("llama.cpp", OfLlamaCpp(path, max(asked.rows), asked.prompt)))
     print(f"{as_path(asked.model).name}, {asked.compute}; {cores()} threads; medians")
     width = max(len(name) for name, _ in engines)
     for label, tokens, work in _cases(asked, model.config.vocabulary):
@@ -125,9 +126,12 @@ def _tables(rows: int, tokens: int) -> np.ndarray:
 
 
 class OfLlamaCpp:
-    """llama.cpp through llama-cpp-python, on the same file."""
+    """llama.cpp through llama-cpp-python, on the file at `path`.
 
-    def __init__(self, asked: argparse.Namespace, context: int) -> None:
+    It has room for so many `rows` of `prompt` tokens and those it writes.
+    """
+
+    def __init__(self, path: str, rows: int, prompt: int) -> None:
         try:
             llama_cpp: Any = importlib.import_module("llama_cpp")
         except ImportError:
@@ -135,17 +139,15 @@ class OfLlamaCpp:
                 "llama-cpp-python is not installed", fix="pip install llama-cpp-python"
             ) from None
         self._library = llama_cpp
-        rows, threads = max(asked.rows), cores()
         llama_cpp.llama_log_set(_silent(llama_cpp), None)
         given = llama_cpp.llama_model_default_params()
-        path = str(as_path(asked.model)).encode()
-        self._model = llama_cpp.llama_model_load_from_file(path, given)
+        self._model = llama_cpp.llama_model_load_from_file(path.encode(), given)
         if not self._model:
             raise ArgumentError("llama.cpp does not open the model", fix="give a GGUF file")
         given = llama_cpp.llama_context_default_params()
-        given.n_ctx = rows * -(-(asked.prompt + STEPS) // 256) * 256
-        given.n_batch = given.n_ubatch = max(asked.prompt, rows)
-        given.n_threads = given.n_threads_batch = threads
+        given.n_ctx = rows * -(-(prompt + STEPS) // 256) * 256
+        given.n_batch = given.n_ubatch = max(prompt, rows)
+        given.n_threads = given.n_threads_batch = cores()
         given.n_seq_max = rows
         self._context = llama_cpp.llama_init_from_model(self._model, given)
 

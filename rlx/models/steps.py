@@ -18,12 +18,14 @@ from ..trace import pytree
 from ..trace.make_graph import typeof
 from ..transforms.jit.compiled import Compiled
 from ..transforms.jit.jit import jit
+from ..transforms.jit.sequence import sequence
 from .llama import Llama, block, embed, head
 from .lora import Stack, adapted, stacked
 
 CHUNK = 256  # tokens of a prompt at a time
 PAGE = 16  # tokens in a page
 Pages = Sequence[Any]  # of each layer: `nn.KVPages`
+Call = Callable[..., Any]  # of a compiled part, see `sequence`
 
 
 class Batch(NamedTuple):
@@ -54,7 +56,7 @@ class Steps:
         release: Callable[[], None] = lambda: None,
         adapters: tuple[int, int] | None = None,
     ) -> None:
-        self.adapters = adapters
+        self.adapters, self._stacks = adapters, ()
         self.model, self._page = model, (size, model.kv_heads, model.head_size, dtype)
         table = {name: x for name, x in weights.items() if name != "layers"}
         line, tables = rnp.zeros((3,), "int32"), rnp.zeros((2, 4), "int32")
@@ -71,7 +73,9 @@ class Steps:
         given = x, line, line, tables, pages
         if adapters is not None:
             sizes["chosen"] = tokens
-            given = *given, line, stacked(model, [None] * adapters[0], adapters[1])[0]
+            stacks = stacked(model, [None] * adapters[0], adapters[1])
+            given = *given, line, stacks[0]
+            self._stacks = pytree.map(lambda x: 0, stacks)  # as examples; they may be large
         self._layers: list[Compiled] = []
         known: dict[Any, Compiled] = {}
         for layer in weights["layers"]:
@@ -83,6 +87,7 @@ class Steps:
             known[kind] = bound(self._block, sizes, layer, *given, donate_argnames="pages")
             self._layers.append(known[kind])
         release()
+        self._record()
 
     def with_weights(self, weights: Mapping[str, Any]) -> Steps:
         """The same code with other weights of the same structure and types."""
@@ -92,6 +97,7 @@ class Steps:
         other._head = self._head.with_bound(weights=table)
         layers = zip(self._layers, weights["layers"], strict=True)
         other._layers = [code.with_bound(weights=layer) for code, layer in layers]
+        other._record()
         return other
 
     def pages(self, count: int) -> list[nn.KVPages]:
@@ -106,18 +112,33 @@ class Steps:
         Those given are used up. Without a row whose next token is asked for, logits are None.
         `stacks` are the adapters of each layer, for steps that take some.
         """
-        x, after = self.states(batch, pages, stacks)
-        return (self._head(x, batch.last) if len(batch.last) else None), after
+        run = self._read_on if len(batch.last) else self._read
+        x, after = run(batch, list(pages), tuple(stacks))
+        return (x if len(batch.last) else None), after
 
     def states(
         self, batch: Batch, pages: Pages, stacks: Sequence[Stack] = ()
     ) -> tuple[Any, list[Any]]:
         """The states after the last layer, f32[tokens, size], and the new pages."""
-        x, after = self._embed(batch.ids), []
+        return self._read(batch, list(pages), tuple(stacks))
+
+    def _record(self) -> None:
+        """Record the calls of all parts as one, with the head and without it."""
+        line = np.zeros(1, "int32")
+        chosen = None if self.adapters is None else line
+        given = Batch(line, line, line, line, line, chosen), self.pages(1), tuple(self._stacks)
+        self._read, self._read_on = (sequence(f, *given) for f in (self._states, self._logits))
+
+    def _logits(self, call: Call, batch: Batch, *given: Any) -> tuple[Any, Any]:
+        x, after = self._states(call, batch, *given)
+        return call(self._head, x, batch.last), after
+
+    def _states(self, call: Call, batch: Batch, pages: Any, stacks: Any) -> tuple[Any, Any]:
+        x, after = call(self._embed, batch.ids), []
         where = batch.positions, batch.sequence, batch.tables
         for i, (layer, kept) in enumerate(zip(self._layers, pages, strict=True)):
             how = () if self.adapters is None else (batch.chosen, stacks[i])
-            x, kept = layer(x, *where, kept, *how)
+            x, kept = call(layer, x, *where, kept, *how)
             after.append(kept)
         return x, after
 

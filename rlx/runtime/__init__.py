@@ -4,7 +4,7 @@ Takes a graph (or a function and examples) and a device; gives a `CompiledGraph`
 trace, lower and backends. Lowering is loaded when it is first needed. Read `session.py` first.
 """
 
-from ..backends.backend import MISS, Executable
+from ..backends.backend import MISS, Executable, Plan, PlannedCall
 from .cache import CacheStats, CompileCache
 from .compiled import CompiledGraph, Cost
 from .debug import debug, show
@@ -34,6 +34,8 @@ __all__ = [
     "Cost",
     "Device",
     "Executable",
+    "Plan",
+    "PlannedCall",
     "Session",
     "block_until_ready",
     "debug",

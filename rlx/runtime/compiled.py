@@ -199,7 +199,6 @@ class CompiledCode:
         if keeps:
             pairs = zip(arrays, prepared, strict=True)
             prepared = [x if isinstance(given, Array) else x.copy() for given, x in pairs]
-
         return lambda: self._reuse(prepared)
 
     def try_donating(self, *arrays: Any) -> Any:
@@ -474,6 +473,7 @@ def preparing(compiled: CompiledGraph, fixed: int) -> CompiledGraph:
     compiled.executable = replace(
         executable,
         entry=entry,
+        native=None,
         make_entry_into=None,
         make_entry_filling=lambda: lambda *arrays: MISS,
     )

@@ -19,9 +19,9 @@ __dir__ = listed(__name__)
 
 
 def _joined() -> Any:
-    from ..backends.xla import processes  # loads JAX
+    from ..backends.xla import memory  # loads JAX
 
-    return processes
+    return memory
 
 
 def initialize(
@@ -35,22 +35,22 @@ def initialize(
     there are, `process_id` which of them this is, from 0 on. On clusters that JAX knows (Slurm, TPU
     pods) nothing needs to be given.
     """
-    _joined().initialize(coordinator_address, num_processes, process_id)
+    _joined().join_processes(coordinator_address, num_processes, process_id)
 
 
 def shutdown() -> None:
     """Leave the other processes."""
-    _joined().shutdown()
+    _joined().leave_processes()
 
 
 def process_index() -> int:
     """The number of this process; 0 if it is alone."""
-    return _joined().index()
+    return _joined().process_index()
 
 
 def process_count() -> int:
     """How many processes compute together."""
-    return _joined().count()
+    return _joined().process_count()
 
 
 def array_from_parts(part: Any, sharding: NamedSharding) -> Array:

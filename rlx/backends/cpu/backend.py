@@ -6,7 +6,7 @@ import ctypes
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from ...ir.bind import check_sizes, concrete_type
 from ...ir.config import config
-from ...ir.dims import Dim, Symbol, concrete, likely
+from ...ir.dims import concrete, likely
 from ...ir.errors import InternalError
 from ...ir.graph import Graph
 from ...ir.record import replace
@@ -26,7 +26,7 @@ from ...lower.lir.program import Program
 from ...lower.memory_plan import MemoryPlan, memory_plan
 from ...lower.pipeline import Lowered, lower
 from ...lower.target import Target
-from ..backend import Availability, Backend, Executable, Lasting
+from ..backend import Availability, Backend, Executable, Lasting, Plan
 from ..bound_memory import room_for, shared_out
 from ..entries import Sizes, sized_entry
 from ..locks import no_collection
@@ -42,6 +42,7 @@ from .program import ProgramWriter
 from .runtime import clock, entry, pool
 from .runtime.entry import make_entry, make_ufunc_entry
 from .runtime.object_layout import Spec, array_layout
+from .sequence import Native, sequence_executable
 from .sorting.top_k import MOST_RANKED
 from .timers import Timers
 from .tune import Tuned, tune
@@ -217,6 +218,9 @@ class CpuBackend(Backend):
         is_lasting = bool(place.key) and not place.functions
         return Executable(
             linked.entry(signature, array),
+            native=Native(
+                code, linked.library.address("main"), linked.types(signature), signature, linked
+            ),
             make_stages=lambda: _stages(lowered(), target, about),
             make_report=lambda: _joined(lowered().report, _told(about), place.report),
             arena_bytes=likely(code.memory),
@@ -235,6 +239,17 @@ class CpuBackend(Backend):
             compile_seconds=SECONDS_PER_BYTE * len(code.texts),
             timers=(code.steps, linked.totals) if code.steps else None,
         )
+
+    def sequence(self, plan: Plan, array: type) -> Executable:
+        """One machine program that runs those of the calls."""
+        guards = config.guards
+
+        def make(main: int, inputs: Sequence[Type], outputs: Sequence[Type], **how: Any) -> Any:
+            specs = [_spec(t, None) for t in inputs], [_spec(t, None) for t in outputs]
+            layout = array_layout(array)
+            return make_entry(main, *specs, array=layout, guards=guards, on_error=_failed, **how)
+
+        return sequence_executable(plan, make)
 
     def _compile(
         self, graph: Graph, check: bool, target: Target, fixed: int
@@ -305,7 +320,7 @@ class Linked:
         shared_out(lambda number: fill(table, number), early.panels)
         return (*kept, *panels)
 
-    def _types(self, graph: Graph) -> list[Type]:
+    def types(self, graph: Graph) -> list[Type]:
         """The types of an entry's arguments besides memory for results."""
         early, types = self.code.early, list(graph.param_types)
         if early is None:
@@ -324,21 +339,14 @@ class Linked:
     ) -> Callable[..., Any]:
         """The Python callable; for symbolic sizes one that infers them from arguments."""
         code = self.code
-        types = self._types(graph)
+        types = self.types(graph)
         is_symbolic = code.dims is not None
         if is_symbolic and sizes is None:
             make = functools.partial(self.entry, graph, array, takes_outputs, fills_outputs)
             return sized_entry(types, lambda sizes: make(sizes=sizes))
         if sizes is not None:
             check_sizes(graph, sizes)
-        numbers = _numbers(code.symbols, sizes or {})
-
-        def on_error(status: int) -> Any:
-            raise InternalError(
-                f"rlx bug in the cpu backend: a program ended with status {status}",
-                fix="please report it with RLX_DUMP's output of this program",
-            )
-
+        numbers = code.numbers(sizes or {})
         return make_entry(
             self.library.address("main"),
             [_spec(t, sizes) for t in types],
@@ -350,9 +358,16 @@ class Linked:
             takes_outputs=takes_outputs,
             fills_outputs=fills_outputs,
             guards=self.guards,
-            on_error=on_error,
+            on_error=_failed,
             keep_alive=(self, numbers),
         )
+
+
+def _failed(status: int) -> Any:
+    raise InternalError(
+        f"rlx bug in the cpu backend: a program ended with status {status}",
+        fix="please report it with RLX_DUMP's output of this program",
+    )
 
 
 def _host_of(target: Target) -> Host:
@@ -384,12 +399,6 @@ def _told(code: Code) -> str:
 
 def _joined(*texts: str) -> str:
     return "\n".join(filter(None, texts))
-
-
-def _numbers(symbols: Iterable[Symbol], sizes: Sizes) -> np.ndarray:
-    """The values of symbolic sizes as an array, in the order of compiled code."""
-    table = [concrete(Dim((((symbol,), 1),)), sizes) for symbol in symbols]
-    return np.array(table or [0], np.int64)
 
 
 def _spec(type: Type, sizes: Sizes | None) -> Spec:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.config import config
-from ...ir.dims import Size, Symbol
+from ...ir.dims import Dim, Size, Symbol, concrete
 from ...ir.fingerprint import lasting_fingerprint
 from ...ir.graph import OPS, Graph
 from ...ir.op import Op
@@ -52,6 +52,11 @@ class Code:
     tuned: Mapping[Problem, Tuned] = field(default_factory=dict)  # products that were measured
     texts: bytes = b""  # packed LLVM text, of which better code can be made
     steps: tuple[StepFacts | None, ...] = ()  # those that are timed, by number
+
+    def numbers(self, sizes: Mapping[str, Size]) -> np.ndarray:
+        """The values of its symbolic sizes as an array, in their order."""
+        table = [concrete(Dim((((symbol,), 1),)), sizes) for symbol in self.symbols]
+        return np.array(table or [0], np.int64)
 
 
 class DiskEntry:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...ir.record import replace
 from ..graph_table import Row, Table
-from . import arithmetic, functions, indexing, products, reductions
+from . import arithmetic, functions, indexing, sums
 from .memory import INTEGERS, to_mlx
 
-FAMILIES = (arithmetic, functions, reductions, indexing, products)
+FAMILIES = (arithmetic, functions, indexing, sums)
 ROWS: dict[str, Row] = {name: row for family in FAMILIES for name, row in family.ROWS.items()}
 # products of integers are made of those of float64, which GPUs lack
 ON_GPUS = {

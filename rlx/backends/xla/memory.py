@@ -10,7 +10,12 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, SingleDeviceSharding
 
-from ...ir.errors import ArgumentError, DeviceMismatchError, DeviceUnavailable
+from ...ir.errors import (
+    ArgumentError,
+    DeviceFailure,
+    DeviceMismatchError,
+    DeviceUnavailable,
+)
 from ...ir.sharding import Mesh, NamedSharding
 from .errors import translated
 
@@ -125,3 +130,38 @@ def placed(data: Any, sharding: Any) -> jax.Array:
             return jax.device_put(data, sharding)
         host = np.asarray(data.block_until_ready())
         return jax.make_array_from_callback(host.shape, sharding, lambda place: host[place])
+
+
+# -- processes that compute together --------------------------------------------------------------
+
+
+def join_processes(address: str | None, count: int | None, number: int | None) -> None:
+    """Join the other processes."""
+    try:
+        jax.distributed.initialize(address, count, number)
+    except RuntimeError as error:
+        raise DeviceFailure(
+            f"the processes cannot be joined: {error}".partition("\n")[0],
+            fix="call initialize once, before anything is done on the device xla, and see that "
+            "all processes reach the address",
+        ) from error
+    except ValueError as error:
+        raise ArgumentError(
+            f"the processes cannot be joined: {error}".partition("\n")[0],
+            fix='give all: initialize("host:port", num_processes, process_id)',
+        ) from error
+
+
+def leave_processes() -> None:
+    """Leave the other processes."""
+    jax.distributed.shutdown()
+
+
+def process_index() -> int:
+    """The number of this process."""
+    return jax.process_index()
+
+
+def process_count() -> int:
+    """How many processes there are."""
+    return jax.process_count()
