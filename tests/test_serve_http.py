@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -344,6 +345,7 @@ def test_the_command_line_serves_and_finishes_what_it_began(model, path):
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
     line = [sys.executable, "-m", "rlx", "serve", str(path), "--port", str(port), "--cache", "2M"]
+    line += ["--workers", "1"]
     process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == f"small at http://127.0.0.1:{port}/v1\n"
@@ -358,7 +360,9 @@ def test_the_command_line_serves_and_finishes_what_it_began(model, path):
                 time.sleep(0.05)
         with httpx.stream("POST", f"{address}/v1/completions", json=body, timeout=60) as answer:
             for number, event in enumerate(answer.iter_lines()):
-                if number == 0:
+                if number == 0:  # its worker dies, and then it is told to end
+                    (worker,) = httpx.get(f"{address}/health").json()["workers"]
+                    os.kill(worker["pid"], signal.SIGKILL)
                     process.send_signal(signal.SIGTERM)
                 if event.startswith("data: {"):
                     text += json.loads(event[6:])["choices"][0]["text"]

@@ -53,9 +53,9 @@ def sampling(asked: argparse.Namespace) -> dict[str, Any]:
     return {**found, "max_tokens": asked.max_tokens, "stop": asked.stop}
 
 
-def language_model(asked: argparse.Namespace) -> LanguageModel:
-    """The model that was named, which must write text."""
-    model = load(asked.model, compute=asked.compute)
+def language_model(asked: argparse.Namespace, *, shared: bool = False) -> LanguageModel:
+    """The model that was named, which must write text; `shared` with other processes."""
+    model = load(asked.model, compute=asked.compute, shared=shared)
     if isinstance(model, Encoder):
         raise ArgumentError(
             f"{asked.model} is an encoder, which writes no text",

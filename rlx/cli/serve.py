@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import importlib.util
 import os
 from pathlib import Path
 from typing import Any
 
 from ..ir.errors import ArgumentError
-from ..models import Encoder, Pooled, load
+from ..models import Encoder, LanguageModel, Pooled, load
 from ..models.pooled import POOLINGS
-from ..serve import Engine
-from .options import add_model
+from ..serve import Engine, Workers
+from .options import add_model, language_model
 
 NEEDED = ("starlette", "uvicorn", "prometheus_client")
 DRAIN = 30  # seconds that answers have to end after SIGTERM
@@ -32,6 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         ("step-tokens", 256, "tokens that a step computes at most"),
         ("max-waiting", 256, "requests that may wait; more get the status 429"),
         ("timeout", 600, "seconds that a request may take"),
+        ("workers", 0, "processes that compute, each with such a cache; 0: this one does"),
     ):
         parser.add_argument(
             f"--{name}", type=int, default=default, metavar="N", help=f"{about} ({default})"
@@ -70,25 +73,57 @@ def run(asked: argparse.Namespace) -> None:
     model = load(asked.model, compute=asked.compute)
     name = asked.name or Path(asked.model).stem
     keys = [key for key in os.environ.get("RLX_API_KEYS", "").split(",") if key]
-    app = _application(asked, model, name, keys)
-    print(f"{name} at http://{asked.host}:{asked.port}/v1", flush=True)
-    uvicorn.run(
-        app,
-        host=asked.host,
-        port=asked.port,
-        log_level="warning",
-        timeout_graceful_shutdown=DRAIN,
-    )
+    with contextlib.ExitStack() as stack:
+        app = _application(asked, model, name, keys, stack)
+        print(f"{name} at http://{asked.host}:{asked.port}/v1", flush=True)
+        uvicorn.run(
+            app,
+            host=asked.host,
+            port=asked.port,
+            log_level="warning",
+            timeout_graceful_shutdown=DRAIN,
+        )
 
 
-def _application(asked: argparse.Namespace, model: Any, name: str, keys: list[str]) -> Any:
+def engine(asked: argparse.Namespace) -> Engine:
+    """The engine of a worker process."""
+    return _engine(asked, language_model(asked, shared=True))
+
+
+def _application(
+    asked: argparse.Namespace, model: Any, name: str, keys: list[str], stack: contextlib.ExitStack
+) -> Any:
     """What serves a `model`: an encoder gives vectors, a language model texts, and vectors too."""
     from ..serve.embeddings import encoder_application
     from ..serve.http import application
 
     if isinstance(model, Encoder):
         return encoder_application(model, name=name, keys=keys)
-    engine = Engine(
+    writer: Engine | Workers
+    if asked.workers:
+        make = functools.partial(engine, asked)
+        workers = Workers(model, make, asked.workers, max_waiting=asked.max_waiting)
+        writer = stack.enter_context(workers)
+    else:
+        writer = _engine(asked, model)
+    for given in asked.adapter:
+        label, _, path = given.partition("=")
+        if not label or not path:
+            raise ArgumentError(f"--adapter is {given!r}", fix="give --adapter NAME=PATH")
+        writer.adapters.attach(label, path)
+    return application(
+        writer,
+        name=name,
+        keys=keys,
+        timeout=asked.timeout,
+        adapters=asked.adapters_from,
+        encoder=Pooled(model, asked.pooling) if asked.pooling else None,
+    )
+
+
+def _engine(asked: argparse.Namespace, model: LanguageModel) -> Engine:
+    """An engine for a `model`, as it was `asked` for."""
+    return Engine(
         model,
         cache=asked.cache,
         max_sequences=asked.max_sequences,
@@ -96,17 +131,4 @@ def _application(asked: argparse.Namespace, model: Any, name: str, keys: list[st
         max_waiting=asked.max_waiting,
         adapters=asked.max_adapters if asked.adapter or asked.adapters_from else 0,
         adapter_rank=asked.adapter_rank,
-    )
-    for given in asked.adapter:
-        label, _, path = given.partition("=")
-        if not label or not path:
-            raise ArgumentError(f"--adapter is {given!r}", fix="give --adapter NAME=PATH")
-        engine.adapters.attach(label, path)
-    return application(
-        engine,
-        name=name,
-        keys=keys,
-        timeout=asked.timeout,
-        adapters=asked.adapters_from,
-        encoder=Pooled(model, asked.pooling) if asked.pooling else None,
     )

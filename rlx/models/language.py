@@ -47,7 +47,8 @@ class LanguageModel:
 
     `config` has the sizes, `weights` is the tree of arrays that `rlx.models.llama` computes with,
     `tokenizer` and `template`, a `ChatTemplate`, may be None; `ends` are the tokens that end texts;
-    `release` is called when weights were copied, so that a mapped file can leave memory.
+    `release` is called when weights were copied, so that a mapped file can leave memory. Processes
+    with `shared` models of the same weights have one copy of what is computed with.
     """
 
     def __init__(
@@ -59,9 +60,10 @@ class LanguageModel:
         ends: Iterable[int] = (),
         *,
         release: Callable[[], None] = lambda: None,
+        shared: bool = False,
     ) -> None:
         self.config, self.weights, self.tokenizer = config, weights, tokenizer
-        self.template, self._release = template, release
+        self.template, self._release, self._is_shared = template, release, shared
         self._made: dict[Any, Steps] = {}
         named = [] if tokenizer is None else [tokenizer.eos, tokenizer.eot]
         special = {} if tokenizer is None else tokenizer.special
@@ -82,7 +84,7 @@ class LanguageModel:
         key = page_size, dtype, adapters
         if key not in self._made:
             given = self.config, self.weights, page_size, dtype, self._release, adapters
-            self._made[key] = Steps(*given)
+            self._made[key] = Steps(*given, self._is_shared)
         return self._made[key]
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from ..io.tokenizer import Tokenizer
 from ..ir.errors import FileMissingError
 from ..ir.files import as_path, naming, reaching
 from ..ir.record import replace
-from ..trace.arguments import choice
+from ..trace.arguments import choice, flag
 from .bert import Bert
 from .bert_files import SETTINGS as OF_BERT, read_bert
 from .encoder import Encoder
@@ -34,15 +34,17 @@ ARCHITECTURE, TEMPLATE = "general.architecture", "tokenizer.chat_template"
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
 
-def load(path: str | PathLike[str], *, compute: str = "exact") -> Any:
+def load(path: str | PathLike[str], *, compute: str = "exact", shared: bool = False) -> Any:
     """Open the model at `path`: a GGUF file, or a folder of Hugging Face.
 
     A folder has `config.json`, `model.safetensors` or several files and their index, and
     `tokenizer.json`. Files are mapped: weights are read when they are first used, and stay in their
     blocks of few bits; the files must stay as they are meanwhile. `compute` is "exact", the numbers
     that the weights stand for, or "int16" or "int8", faster: activations are rounded to so many
-    bits where weights are in blocks. Returns a `LanguageModel` or an `Encoder`. Raises a
-    `FileFormatError` for damaged files and for models that rlx has not, which it names.
+    bits where weights are in blocks. With `shared`, processes that load the same language model
+    have one copy of its weights in memory, in the disk cache. Returns a `LanguageModel` or an
+    `Encoder`. Raises a `FileFormatError` for damaged files and for models that rlx has not, which
+    it names.
 
     >>> import rlx, tempfile
     >>> rlx.models.load(tempfile.mkdtemp())
@@ -53,7 +55,8 @@ def load(path: str | PathLike[str], *, compute: str = "exact") -> Any:
     choice("load: compute", compute, COMPUTE)
     place = as_path(path)
     with naming(path):
-        return (_from_folder if place.is_dir() else _from_gguf)(place, compute)
+        read = _from_folder if place.is_dir() else _from_gguf
+        return read(place, compute, flag("load: shared", shared))
 
 
 def is_model(place: Path, metadata: Mapping[str, Any]) -> bool:
@@ -61,7 +64,7 @@ def is_model(place: Path, metadata: Mapping[str, Any]) -> bool:
     return ARCHITECTURE in metadata or (place / CONFIG).is_file()
 
 
-def _from_gguf(place: Path, compute: str) -> Any:
+def _from_gguf(place: Path, compute: str, shared: bool) -> Any:
     if place.suffix.lower() == ".safetensors":
         refuse("weights alone say nothing of the model", f"give its folder, with {CONFIG}")
     file = open_file(place, mapped=True)
@@ -78,10 +81,11 @@ def _from_gguf(place: Path, compute: str) -> Any:
     texts = {n: tokenizer.decode([i], special=True) for n, i in ids.items() if i is not None}
     source = file.metadata.get(TEMPLATE)
     template = None if source is None else ChatTemplate(source, texts)
-    return LanguageModel(model, weights, tokenizer, template, release=tensors.release)
+    given = model, weights, tokenizer, template
+    return LanguageModel(*given, release=tensors.release, shared=shared)
 
 
-def _from_folder(place: Path, compute: str) -> Any:
+def _from_folder(place: Path, compute: str, shared: bool) -> Any:
     config = _json(place / CONFIG)
     name = config.get("model_type")
     read, names = _known(name)
@@ -95,7 +99,7 @@ def _from_folder(place: Path, compute: str) -> Any:
     if isinstance(model, Bert):
         return Encoder(_pooled(place, model), weights, tokenizer)
     given = tokenizer, _template(place), _ends(place, config)
-    return LanguageModel(model, weights, *given, release=tensors.release)
+    return LanguageModel(model, weights, *given, release=tensors.release, shared=shared)
 
 
 def _known(name: Any) -> Reader:

@@ -44,7 +44,8 @@ class Steps:
 
     Layers whose weights are of the same kind share their code. `release` is called as weights are
     bound: products have copies of them in an order of their own. With `adapters`, their number and
-    greatest rank, a step takes the stacks of so many.
+    greatest rank, a step takes the stacks of so many. Processes that are `shared` have the weights
+    in one copy.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Steps:
         dtype: Any = "float32",
         release: Callable[[], None] = lambda: None,
         adapters: tuple[int, int] | None = None,
+        shared: bool = False,
     ) -> None:
         self.adapters, self._stacks = adapters, ()
         self.model, self._page = model, (size, model.kv_heads, model.head_size, dtype)
@@ -63,8 +65,9 @@ class Steps:
         x = rnp.zeros((3, model.size))
         tokens, rows = {0: "tokens"}, {0: "rows"}
         once = {"embedding": table["embedding"]}
-        self._embed = bound(embed, {"ids": tokens}, once, line)
-        self._head = bound(self._after, {"x": tokens, "last": rows}, table, x, line[:2])
+        self._embed = bound(embed, {"ids": tokens}, once, line, is_shared=shared)
+        how = {"is_shared": shared}
+        self._head = bound(self._after, {"x": tokens, "last": rows}, table, x, line[:2], **how)
         sizes: dict[str, Any] = dict.fromkeys(("x", "positions", "sequence"), tokens)
         sizes["tables"] = {0: "sequences", 1: "most"}
         (pages,) = self.pages(3)[:1]
@@ -84,7 +87,7 @@ class Steps:
             if kind in known:
                 self._layers.append(known[kind].with_bound(weights=layer))
                 continue
-            known[kind] = bound(self._block, sizes, layer, *given, donate_argnames="pages")
+            known[kind] = bound(self._block, sizes, layer, *given, donate_argnames="pages", **how)
             self._layers.append(known[kind])
         release()
         self._record()
@@ -196,15 +199,17 @@ def bound(
     dynamic: Mapping[str, Any],
     weights: Mapping[str, Any],
     *given: Any,
+    is_shared: bool = False,
     **options: Any,
 ) -> Compiled:
     """Compile a function for open sizes, with its first argument, `weights`, bound.
 
     `dynamic` are the open sizes, `given` examples of its other arguments, `options` those of `jit`.
+    What becomes of the weights is one copy for all processes if it `is_shared`.
     """
     jitted = jit(fn, dynamic=dynamic, **device_options(), **options)
     compiled = jitted.lower(weights, *given).compile()
-    compiled.bind(weights=weights)
+    (compiled.bind_shared if is_shared else compiled.bind)(weights=weights)
     return compiled
 
 

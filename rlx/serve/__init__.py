@@ -9,5 +9,6 @@ from .engine import Engine as Engine, Ticket as Ticket
 from .pages import PagePool as PagePool, Table as Table
 from .scheduler import Chunk as Chunk, Request as Request, Scheduler as Scheduler
 from .weights import Handle as Handle, WeightRegistry as WeightRegistry
+from .workers import Workers as Workers
 
 __dir__ = _listed(__name__)

@@ -91,6 +91,11 @@ class Adapters:
         """The place of a pinned `handle` in the stacks; -1 for None."""
         return -1 if handle is None else self._places.index(handle)
 
+    def has(self, handle: Handle) -> bool:
+        """Whether a name stands for a `handle`."""
+        with self._lock:
+            return any(handle is x for x in self._named.values())
+
     def __contains__(self, name: object) -> bool:
         return name in self._named
 

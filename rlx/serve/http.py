@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ..ir.errors import QueueFullError, RlxError
+from ..ir.errors import DeviceFailure, QueueFullError, RlxError
 from ..ir.files import as_path
 from ..models.encoder import Encoder
 from ..models.generation import Completion
@@ -25,6 +25,7 @@ from ..models.pooled import Pooled
 from . import adapter_routes, openai_api as api
 from .door import Door
 from .embeddings import embedding_route
+from .engine import Ticket
 from .metrics import Metrics
 from .openai_api import Asked, BadRequest
 from .runner import Listener, Runner
@@ -116,7 +117,7 @@ class Server:
             gone.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await work
-        self._check(found)
+        self._check(all_, found)
         tokenizer = self.engine.model.tokenizer
         choices = [
             api.choice(names, i, x, api.logprobs_of(names, tokenizer, x))
@@ -125,11 +126,11 @@ class Server:
         cost = api.usage(found, _prompt_tokens(all_))
         return JSONResponse({**names.head(False), "choices": choices, "usage": cost})
 
-    def _check(self, found: Sequence[Completion]) -> None:
-        reasons = {x.reason for x in found}
-        if "error" in reasons:
-            raise BadRequest("the engine has failed", status=500)
-        if "deadline" in reasons:
+    def _check(self, all_: Sequence[Listener], found: Sequence[Completion]) -> None:
+        for listener, completion in zip(all_, found, strict=True):
+            if completion.reason == "error":
+                raise _failure(listener.ticket)
+        if any(x.reason == "deadline" for x in found):
             raise BadRequest(f"the answer took more than {self.timeout:g} s", status=408)
 
     async def _parts(
@@ -154,6 +155,9 @@ class Server:
                 found = all_[index].ticket.completion()
                 logprobs = api.logprobs_of(names, self.engine.model.tokenizer, found, told[index])
                 told[index] = len(found.tokens)
+                if piece is None and found.reason == "error":  # as OpenAI's streams say it
+                    yield _failure(all_[index].ticket).body()
+                    return
                 if piece is not None:
                     yield api.part(names, index, piece, logprobs=logprobs)
                 else:
@@ -204,6 +208,7 @@ class Server:
             "seconds_since_step": round(age, 3),
             "running": numbers["running"],
             "waiting": numbers["waiting"],
+            "workers": self.engine.states(),
         }
 
 
@@ -274,6 +279,13 @@ def _state_routes(server: Server, door: Door) -> list[Route]:
         return Response(text, media_type=kind)
 
     return [Route("/health", health), Route("/ready", ready), Route("/metrics", metrics)]
+
+
+def _failure(ticket: Ticket) -> BadRequest:
+    """What to say of a request that ended by an error: its own, or that of the engine."""
+    if ticket.error is not None and not isinstance(ticket.error, DeviceFailure):
+        return BadRequest(str(ticket.error.args[0]), code="request_refused")
+    return BadRequest("the engine has failed", status=500)
 
 
 async def _left(request: Request) -> None:

@@ -41,6 +41,10 @@ class Writer(abc.ABC):
     def numbers(self) -> dict[str, float]:
         """What it has done and what it holds, by name."""
 
+    def states(self) -> list[dict[str, Any]]:
+        """Of each process that computes for it what is known; none by default."""
+        return []
+
     def generate(self, prompts: Prompts, **options: Any) -> Any:
         """Continue `prompts`: one text or list of tokens, or several.
 

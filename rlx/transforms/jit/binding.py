@@ -24,6 +24,7 @@ class Binding:
     constants: WithConstants  # what was compiled for them
     code: CompiledCode  # takes the leaves of the others
     tree: pytree.Structure  # of the others
+    in_files: bool  # whether processes share what became of the bound ones
 
     @property
     def report(self) -> str:
@@ -79,7 +80,8 @@ def bound_to(
     names = frozenset(arguments)
     constants = before.constants if before and before.names == names else compiled(places)
     given = dict(zip(places, (*arrays, *captures), strict=True))
-    return Binding(names, constants, constants.bind(given, in_files), others(traced, names))
+    code_bound = constants.bind(given, in_files)
+    return Binding(names, constants, code_bound, others(traced, names), in_files)
 
 
 def check_alone(

@@ -211,6 +211,7 @@ class Compiled(CompiledCode, TreeCalls):
         """
         self._binding, self._set = self._bound_to(arguments, in_files=True), {}
 
+    @boundary
     def with_bound(self, **arguments: Any) -> Compiled:
         """The same code with other `arguments` bound; this function stays as it is.
 
@@ -220,13 +221,12 @@ class Compiled(CompiledCode, TreeCalls):
         >>> scale = rlx.jit(lambda x, factor: x * factor)
         >>> scale = scale.lower(rlx.array([1.0, 2.0]), rlx.array(3.0)).compile()
         >>> scale.bind(factor=rlx.array(10.0))
-        >>> other = scale.with_bound(factor=rlx.array(2.0))
-        >>> [f(rlx.array([1.0, 2.0])).tolist() for f in (scale, other)]
+        >>> both = scale, scale.with_bound(factor=rlx.array(2.0))
+        >>> [f(rlx.array([1.0, 2.0])).tolist() for f in both]
         [[10.0, 20.0], [2.0, 4.0]]
         """
-        other = replace(self)
-        other.bind(**arguments)
-        return other
+        given = arguments, bool(self._binding and self._binding.in_files)
+        return replace(self, _binding=self._bound_to(*given) if arguments else None, _set={})
 
     @boundary
     def set_param(self, name: str, value: Any) -> None:

@@ -1,0 +1,178 @@
+"""Requests on their way through workers, and workers, replaced when they die."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple, final
+
+from ..ir.errors import WorkerLostError
+from ..models.lora import Adapter
+from ..workers.pool import FIRST_PAUSE, LONGEST_PAUSE, MAIN, MOST_STARTS
+from ..workers.process import Process
+from .engine import Ticket
+from .weights import Handle
+from .worker import Attach, Began, Drop, Failed, News, Submit, Told
+
+IsUsed = Callable[[Handle], bool]
+
+
+class Heard(NamedTuple):
+    """Who hears what becomes of the worker of a lane."""
+
+    begin: Callable[[Lane, Began], None]
+    tell: Callable[[Lane, Told], None]
+    lose: Callable[[Lane, str], None]  # how it ended
+
+
+@final
+class Job:
+    """A request on its way through workers."""
+
+    def __init__(
+        self,
+        number: int,
+        ticket: Ticket,
+        options: dict[str, Any],
+        after: Ticket | None,
+        adapter: Handle | None,
+    ) -> None:
+        self.number, self.ticket, self.options, self.after = number, ticket, options, after
+        self.adapter = adapter  # pinned
+        self.lane: Lane | None = None
+        self.is_fresh = True  # it has no token of the worker it is with
+        self.is_suspect = False
+        self.kills = 0  # workers that died over it since its last token
+
+    @property
+    def key(self) -> bytes:
+        """What requests that do the same have in common."""
+        options = sorted(self.options.items(), key=lambda x: x[0])
+        adapter = self.adapter and self.adapter.key
+        text = repr((self.ticket.request.prompt, options, adapter))
+        return hashlib.sha256(text.encode()).digest()
+
+    def message(self, now: float, after: int | None) -> Submit:
+        """What a worker is told of it at a time."""
+        request = self.ticket.request
+        left = None if request.deadline is None else max(request.deadline - now, 0.0)
+        options = {**self.options, "timeout": left}
+        if self.adapter is not None:
+            options["adapter"] = self.adapter.key
+        return Submit(self.number, request.prompt, tuple(request.output), options, after)
+
+    def take(self, news: News) -> None:
+        """Add tokens to its text."""
+        rows = itertools.zip_longest(news.tokens, news.logprobs, news.likeliest)
+        for token, logprob, likeliest in rows:
+            self.ticket.request.output.append(token)
+            self.ticket.tell(self.ticket.text.take(token, logprob or 0.0, likeliest or {}))
+        if news.tokens:
+            self.is_fresh = self.is_suspect = False
+            self.kills = 0
+        if news.reason:
+            self.end(news.reason)
+
+    def end(self, reason: str) -> None:
+        """End it, if it has not ended yet."""
+        if not self.ticket.reason:
+            self.ticket.request.finished = reason
+        self.ticket.tell()
+
+
+@final
+class Lane:
+    """A worker, which is replaced when it dies, and the thread that hears it."""
+
+    def __init__(self, start: Callable[[], Process]) -> None:
+        self._start = start
+        self.process: Process | None = None
+        self.is_ready = False
+        self.jobs: dict[int, Job] = {}
+        self.probe: Job | None = None  # a suspect, which is to have a token before others come
+        self.numbers: dict[str, float] = {}
+        self.adapters: dict[str, Handle] = {}  # those its worker has, by their keys
+        self.failure: Exception | None = None  # why it is not replaced any more
+        self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._pause = FIRST_PAUSE
+
+    def run(self, heard: Heard, ends: threading.Event) -> None:
+        """Keep a worker for as long as there is a use for it."""
+        unborn = 0
+        while self.failure is None and not ends.is_set():
+            how = self._life_of_one(heard)
+            unborn = 0 if self.is_ready else unborn + 1
+            if unborn == MOST_STARTS and self.failure is None:
+                self.failure = WorkerLostError(
+                    f"{unborn} workers ended before they began: the last one {how}", fix=MAIN
+                )
+            heard.lose(self, how)
+            ends.wait(self._pause)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def post(self, message: Any) -> None:
+        """Send a message, without waiting until it is taken."""
+        self._outbox.put(message)
+
+    def give(self, job: Job, now: float, after: int | None, is_used: IsUsed) -> None:
+        """Let the worker have a job, and the adapter that it needs.
+
+        It shares the prompt of the request number `after`. Adapters that nobody uses make room.
+        """
+        adapter = job.adapter
+        if adapter is not None and adapter.key not in self.adapters:
+            for key, other in list(self.adapters.items()):
+                if not is_used(other):
+                    self.post(Drop(key))
+                    del self.adapters[key]
+            self.adapters[adapter.key] = adapter
+            self.post(Attach(adapter.key, Adapter(adapter.tree)))
+        job.lane, self.jobs[job.number] = self, job
+        self.probe = job if job.is_suspect else None
+        self.post(job.message(now, after))
+
+    def empty(self) -> list[Job]:
+        """Take the jobs of a worker that died; those that may have killed it are suspects."""
+        jobs = list(self.jobs.values())
+        fresh = [job for job in jobs if job.is_fresh]
+        culprit = self.probe or (fresh[0] if len(fresh) == 1 else None)
+        if culprit is not None:
+            culprit.kills += 1
+        for job in jobs:
+            job.lane, job.is_fresh, job.is_suspect = None, True, True
+        self.jobs, self.probe, self.numbers, self.adapters = {}, None, {}, {}
+        self.is_ready = False
+        return jobs
+
+    def _life_of_one(self, heard: Heard) -> str:
+        """Start a worker and hear it to its end; how it ended."""
+        try:
+            self.process = process = self._start()
+        except Exception as error:  # no memory, or no place for a process
+            self.failure = error
+            return str(error)
+        self._outbox = outbox = queue.SimpleQueue()
+        sender = threading.Thread(target=_send, args=(process.connection, outbox), daemon=True)
+        sender.start()
+        with suppress(EOFError, OSError):
+            began = process.connection.recv()
+            if isinstance(began, Failed):
+                self.failure = began.error
+            else:
+                heard.begin(self, began)
+                while True:
+                    heard.tell(self, process.connection.recv())
+                    self._pause = FIRST_PAUSE
+        outbox.put(None)
+        sender.join()
+        return process.end()
+
+
+def _send(connection: Any, outbox: queue.SimpleQueue[Any]) -> None:
+    with suppress(OSError):  # who should hear it is dead
+        while (message := outbox.get()) is not None:
+            connection.send(message)

@@ -1,0 +1,214 @@
+"""Engines in processes that die: every stream ends with the undisturbed text."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import random
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from llama_writer import write_llama
+
+import rlx
+from rlx.serve import Engine, Workers
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals and limits are Linux's")
+
+SIZES = {"layers": 2, "size": 64, "hidden": 64, "kv_heads": 1, "heads": 2, "head_size": 32}
+KILLS = int(os.environ.get("KILLS", "3"))
+POISON = 7  # a first token that kills the process that computes it
+
+
+def make(path: str, **options) -> Engine:
+    """The engine of a worker."""
+    model = rlx.models.load(path, shared=True)
+    options = {"step_tokens": 32, "max_sequences": 8, "adapters": 2, "adapter_rank": 2, **options}
+    engine = Engine(model, cache="2M", **options)
+    plan = engine.scheduler.plan
+
+    def planned(now):
+        chunks = plan(now)
+        if any(chunk.start == 0 and chunk.tokens[0] == POISON for chunk in chunks):
+            ctypes.string_at(0)
+        return chunks
+
+    engine.scheduler.plan = planned
+    return engine
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory) -> Iterator[Path]:
+    """A model's file; workers share a cache of compiled code and weights."""
+    folder = tmp_path_factory.mktemp("model")
+    path = folder / "small.gguf"
+    how = {"architecture": "llama", "scaling": "none", "window": None, "tied": True}
+    write_llama(path, np.random.default_rng(0), ["f32"], **SIZES, **how)
+    with pytest.MonkeyPatch.context() as patch, rlx.config.using(cache=folder / "cache"):
+        patch.setenv("RLX_CACHE", str(folder / "cache"))  # of the workers
+        yield path
+
+
+@pytest.fixture(scope="module")
+def workers(path, alone):
+    with Workers(rlx.models.load(path), functools.partial(make, str(path)), patience=3.0) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def alone(path):
+    """What a request writes alone."""
+    engine = make(str(path))
+    engine.generate("hello", max_tokens=40)  # compiles for all
+
+    @functools.cache
+    def written(prompt, options):
+        return engine.generate(prompt, **dict(options))
+
+    return lambda prompt, **options: written(prompt, tuple(sorted(options.items())))
+
+
+def ends(tickets, workers, seconds=60):
+    until = time.monotonic() + seconds
+    while not all(ticket.reason for ticket in tickets) and time.monotonic() < until:
+        workers.step()
+    return [ticket.completion() for ticket in tickets]
+
+
+def test_workers_write_what_an_engine_writes(workers, alone):
+    prompts = ("hello", "hello there", "ab")
+    for options in (
+        {"max_tokens": 12},
+        {"max_tokens": 9, "temperature": 0.8, "seed": 3, "logprobs": 2},
+        {"max_tokens": 30, "stop": alone("ab", max_tokens=30).text[4:6]},
+    ):
+        found = workers.generate(list(prompts), **options)
+        assert found == [alone(prompt, **options) for prompt in prompts]
+    assert "".join(workers.stream("ab", max_tokens=12)) == alone("ab", max_tokens=12).text
+    first = workers.submit("hello", max_tokens=5)
+    second = workers.submit("hello", max_tokens=5, seed=1, after=first)
+    assert ends([first, second], workers) == [alone("hello", max_tokens=5)] * 2
+
+
+def test_errors_are_those_of_an_engine(workers):
+    for prompt, options, kind, message in (
+        ("ab", {"temperature": -1}, rlx.AttributeValueError, "temperature is -1"),
+        ("ab", {"max_tokens": 1 << 20}, rlx.BoundsError, "context"),
+        ([1 << 20], {}, rlx.BoundsError, "there is no token"),
+        ("ab", {"tenant": 3}, rlx.ArgumentError, "tenant is 3, not a text"),
+        ("ab", {"timeout": "soon"}, rlx.ArgumentError, "timeout is 'soon'"),
+    ):
+        with pytest.raises(kind, match=message):
+            workers.submit(prompt, **options)
+    late = workers.submit("ab", max_tokens=400, timeout=0.05)
+    gone = workers.submit("ab", max_tokens=400)
+    workers.cancel(gone)
+    assert [x.reason for x in ends([late, gone], workers)] == ["deadline", "cancelled"]
+
+
+def crash(pid: int, draw: random.Random) -> str:
+    """Do something to a process that it does not survive."""
+    how = draw.choice(["SIGKILL", "SIGSEGV", "SIGSTOP", "memory"])
+    if how == "memory":  # no byte more
+        resource.prlimit(pid, resource.RLIMIT_AS, (1, 1))
+    else:
+        os.kill(pid, getattr(signal, how))
+    return how
+
+
+def test_sixteen_streams_survive_what_happens_to_workers(workers, alone):
+    draw = random.Random(int(os.environ.get("SEED", "0")))
+    jobs = []
+    for number in range(16):
+        prompt = draw.choice(["hello", "hello there", "a", "be that as it may"]) * draw.randint(
+            1, 4
+        )
+        options = {"max_tokens": draw.randint(60, 150), "temperature": 0.8, "seed": number % 5}
+        jobs.append((prompt, options))
+    wanted = [alone(prompt, **options) for prompt, options in jobs]
+    before = workers.numbers()["restarts"]
+    kills = 0
+    while kills < KILLS:
+        streams: list[list[str]] = [[] for _ in jobs]
+
+        def follow(number):
+            prompt, options = jobs[number]
+            streams[number].extend(workers.stream(prompt, **options))  # noqa: B023
+
+        threads = [threading.Thread(target=follow, args=(i,)) for i in range(len(jobs))]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            time.sleep(draw.uniform(0.02, 0.3))
+            states = workers.states()
+            if states and kills < KILLS:
+                crash(draw.choice(states)["pid"], draw)
+                kills += 1
+        for thread in threads:
+            thread.join()
+        assert ["".join(pieces) for pieces in streams] == [x.text for x in wanted]
+    assert workers.numbers()["restarts"] > before
+
+
+def test_a_request_that_kills_two_workers_is_refused(workers, alone):
+    options = {"max_tokens": 40}
+    innocent = [workers.submit("hello", **options) for _ in range(6)]
+    before = workers.numbers()["restarts"]
+    guilty = workers.submit([POISON, 8, 9], **options)
+    found = ends([*innocent, guilty], workers)
+    assert found[:-1] == [alone("hello", **options)] * 6
+    assert guilty.reason == "error" and "was ended by SIGSEGV" in str(guilty.error)
+    assert workers.numbers()["restarts"] - before <= 3
+    with pytest.raises(rlx.WorkerLostError, match="the request killed 2 workers"):
+        workers.submit([POISON, 8, 9], **options)
+    assert workers.generate("ab", **options) == alone("ab", **options)
+
+
+def adapter(seed: int) -> rlx.models.Adapter:
+    """A change of the first layer's queries, f32[64, 64]."""
+    draw = np.random.default_rng(seed)
+    pair = tuple(draw.standard_normal(shape).astype("float32") for shape in ((64, 2), (2, 64)))
+    return rlx.models.Adapter([{"q": pair}, {}])
+
+
+def test_requests_keep_their_adapters(workers, path):
+    engine, options = make(str(path)), {"max_tokens": 30}
+    for name, seed in (("one", 1), ("two", 2)):
+        engine.adapters.attach(name, adapter(seed))
+        workers.adapters.attach(name, adapter(seed))
+    wanted = [engine.generate("hello", adapter=x, **options) for x in ("one", "two", None)]
+    assert len({x.text for x in wanted}) == 3
+    names = ["one", "two", None] * 2
+    tickets = [workers.submit("hello", adapter=name, **options) for name in names]
+    workers.adapters.drop("two")  # its requests go on, also when their worker dies
+    os.kill(workers.states()[0]["pid"], signal.SIGKILL)
+    assert ends(tickets, workers) == wanted * 2
+    with pytest.raises(rlx.AttributeValueError, match="there is no adapter 'two'"):
+        workers.submit("hello", adapter="two")
+    engine.adapters.drop("two")
+    engine.adapters.attach("three", adapter(3))
+    workers.adapters.attach("three", adapter(3))
+    tickets = [workers.submit("hello", adapter="three", **options) for _ in range(4)]
+    assert ends(tickets, workers) == [engine.generate("hello", adapter="three", **options)] * 4
+
+
+def nothing() -> Engine:
+    raise rlx.FileMissingError("there is no model", fix="make one")
+
+
+def test_workers_that_cannot_begin(path):
+    model = rlx.models.load(path)
+    with pytest.raises(rlx.FileMissingError, match="there is no model"):
+        Workers(model, nothing, 1)
+    with pytest.raises(rlx.WorkerLostError, match="3 workers ended before they began"):
+        Workers(model, functools.partial(os._exit, 3), 1)
+    with pytest.raises(rlx.ArgumentError, match="cannot be sent to a worker"):
+        Workers(model, lambda: None, 1)
