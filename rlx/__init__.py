@@ -206,6 +206,7 @@ if TYPE_CHECKING:
         SymbolicZero as SymbolicZero,
         float0 as float0,
     )
+    from .viz.explore import explore as explore
     from .viz.memory import memory_plan as memory_plan
     from .viz.profile import profile as profile
     from .workers import WorkerPool as WorkerPool
@@ -246,6 +247,7 @@ else:
             "transforms.solve": "custom_linear_solve custom_root",
             "transforms.vmap": "vmap",
             "transforms.zeros": "CustomVJPPrimal Float0 SymbolicZero float0",
+            "viz.explore": "explore",
             "viz.memory": "memory_plan",
             "viz.profile": "profile",
             "workers": "WorkerPool",

@@ -13,7 +13,9 @@ from ..ir.lazy import HOUSE
 
 VERBS = {  # module: what it does
     "doctor": "list the devices, what runs each, and what to install for those that are absent",
+    "explore": "write a page that shows a function from its lines to machine code",
     "profile": "run a script, and print what its compiled kernels and lines took",
+    "cache": "list or clear the machine code that is kept on disk",
     "info": "say what is in a file: a model, tensors, an export; and what running it takes",
     "run": "give a language model a prompt, and print what it writes",
     "chat": "talk with a language model",
@@ -22,6 +24,7 @@ VERBS = {  # module: what it does
     "bench": "measure how fast a language model reads and writes",
 }
 EXAMPLES = """examples:
+  rlx explore model.py:loss 32,784 784,10
   rlx profile --trace trace.json train.py
   rlx info model.gguf
   rlx run model.gguf "What is the capital of France?"

@@ -14,7 +14,7 @@ sizes are declared before the graph, with their ranges: `dim seq 1 128`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from .dims import Dim, Floor, Least, Symbol
 from .fingerprint import fingerprint
 from .graph import Constant, Graph, Node, Value
 from .parser import WORDS, parse
+from .source import Source
 from .types import LONG, SHORT, Type, is_complex, is_float
 
 __all__ = ["constants", "equal", "parse", "show"]
@@ -35,10 +36,19 @@ def equal(first: Graph, second: Graph) -> bool:
     return fingerprint(first) == fingerprint(second)
 
 
-def show(graph: Graph, *, sources: bool = True, small: int = SMALL) -> str:
-    """Print a graph; with `small=0` every constant by its digest."""
+def show(
+    graph: Graph,
+    *,
+    sources: bool = True,
+    small: int = SMALL,
+    told: Callable[[Source], str] = lambda source: source.place,
+) -> str:
+    """Print a graph; with `small=0` every constant by its digest.
+
+    With `sources` the user's lines stand behind the nodes, as `told` writes them.
+    """
     dims = [_dim_line(s) for s in sorted(_symbols(graph), key=lambda s: s.name)]
-    return "\n".join([*dims, *_Printer(sources, small).graph(graph)])
+    return "\n".join([*dims, *_Printer(told if sources else None, small).graph(graph)])
 
 
 def constants(graph: Graph, small: int = SMALL) -> dict[str, np.ndarray]:
@@ -62,8 +72,8 @@ def _flat(attrs: Any) -> Iterator[Any]:
 class _Printer:
     """Prints a graph as lines, nested graphs indented."""
 
-    def __init__(self, sources: bool, small: int) -> None:
-        self.sources, self.small = sources, small
+    def __init__(self, told: Callable[[Source], str] | None, small: int) -> None:
+        self.told, self.small = told, small
 
     def graph(self, graph: Graph) -> list[str]:
         names: dict[Value, str] = {}
@@ -85,7 +95,7 @@ class _Printer:
         results = ", ".join(f"{names[r]}: {type_text(r.type)}" for r in node.results) or "_"
         args = ", ".join(names.get(a, "%?") for a in node.args)
         head = f"{results} = {node.op.name} {args}".rstrip()
-        tail = f"  # {node.source.place}" if self.sources and node.source else ""
+        tail = f"  # {self.told(node.source)}" if self.told and node.source else ""
         attrs = [(name, self.attr(attr)) for name, attr in node.attrs.items()]
         if not attrs:
             return [head + tail]
