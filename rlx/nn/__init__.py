@@ -70,6 +70,7 @@ from .functional import (
     rms_norm as rms_norm,
     scaled_dot_general as scaled_dot_general,
     scaled_matmul as scaled_matmul,
+    segmented_dot as segmented_dot,
     selu as selu,
     sigmoid as sigmoid,
     silu as silu,
@@ -149,7 +150,6 @@ from .resizing import (
     pixel_unshuffle as pixel_unshuffle,
     unfold as unfold,
 )
-from .segments import segmented_dot as segmented_dot
 from .state import (
     inference as inference,
     latest as latest,
