@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS.glob("*.md")]
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+BLOCKS = re.MULTILINE | re.DOTALL
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 MOST_LINES, FIRST_SCREEN = 120, 40  # of README.md
 DIFFERS = "A device that is not there"  # by what is installed
@@ -73,6 +76,18 @@ def test_every_setting_is_on_its_page():
     settings = set(re.findall(r"\bRLX_[A-Z_]*[A-Z]\b", sources))
     missing = sorted(name for name in settings if f"`{name}=" not in page)
     assert not missing, f"docs/settings.md: {missing}"
+
+
+@pytest.mark.parametrize("name", ["deployment", "from_jax", "from_pytorch"])
+def test_programs_of_guides_run(name: str):
+    """Doctest runs the sessions of all pages; here are programs after them, in their names."""
+    names: dict[str, Any] = {}
+    for kind, code in re.findall(r"^```(\w+)\n(.*?)^```", text_of(DOCS / f"{name}.md"), BLOCKS):
+        if kind == "python":
+            for library in re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE):
+                pytest.importorskip(library, reason=f"needs {library}")
+        if kind in ("python", "pycon"):
+            exec(doctest.script_from_examples(code) if kind == "pycon" else code, names)
 
 
 # -- mistakes -------------------------------------------------------------------------------------
