@@ -28,6 +28,7 @@ from .embeddings import embedding_route
 from .engine import Ticket
 from .metrics import Metrics
 from .openai_api import Asked, BadRequest
+from .page import page
 from .runner import Listener, Runner
 from .writer import Writer
 
@@ -264,7 +265,7 @@ def application(
 
 
 def _state_routes(server: Server, door: Door) -> list[Route]:
-    """The routes that tell how a server is."""
+    """The routes that tell how a server is, and the page that shows it."""
 
     async def health(_: Request) -> Response:
         is_well, told = server.health()
@@ -278,7 +279,11 @@ def _state_routes(server: Server, door: Door) -> list[Route]:
         text, kind = door.metrics.text()
         return Response(text, media_type=kind)
 
-    return [Route("/health", health), Route("/ready", ready), Route("/metrics", metrics)]
+    async def shown(_: Request) -> Response:
+        return page()
+
+    plain = {"/": shown, "/health": health, "/ready": ready, "/metrics": metrics}
+    return [Route(path, handler) for path, handler in plain.items()]
 
 
 def _failure(ticket: Ticket) -> BadRequest:
