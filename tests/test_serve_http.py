@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -156,7 +157,12 @@ WRONG = [
     ({"stop": ["a"] * 5}, "stop"),
     ({"stream": "yes"}, "stream"),
     ({"tools": [{"type": "function"}]}, "tools"),
-    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"response_format": {"type": "xml"}}, "response_format"),
+    ({"response_format": "json"}, "response_format"),
+    ({"response_format": {"type": "json_schema"}}, "response_format"),
+    ({"structured_outputs": {"grammar": "x"}}, "structured_outputs"),
+    ({"structured_outputs": {"regex": "("}}, None),
+    ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": 3}}}}, None),
     ({"top_logprobs": 2}, "top_logprobs"),
     ({"logit_bias": [1]}, "logit_bias"),
     ({"logit_bias": {"word": 1}}, "logit_bias"),
@@ -186,6 +192,30 @@ def test_biases_forbid_and_force_tokens(model, client):
     assert forced.choices[0].message.content == model.tokenizer.decode([70] * 4)
     with pytest.raises(openai.BadRequestError, match="there is no token 999999"):
         chat(client, logit_bias={"999999": 1})
+
+
+def test_formats_are_kept(client):
+    pytest.importorskip("llguidance", reason="needs the package llguidance")
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer"}},
+        "required": ["name", "age"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "person", "schema": schema}}
+    found = chat(client, response_format=form, max_tokens=400, n=2, stream=False)
+    for choice in found.choices:
+        assert choice.finish_reason == "stop"
+        assert set(json.loads(choice.message.content)) == {"name", "age"}
+    text = chat(client, response_format={"type": "json_object"}, max_tokens=400).choices[0]
+    assert text.finish_reason == "length" or isinstance(json.loads(text.message.content), dict)
+    words = ["yes, sir", "no (never)"]
+    how = {"structured_outputs": {"choice": words}}
+    assert chat(client, extra_body=how, max_tokens=40).choices[0].message.content in words
+    how = {"structured_outputs": {"regex": "[ab]{3}c"}}
+    parts = list(chat(client, extra_body=how, max_tokens=40, stream=True))
+    text = "".join(p.choices[0].delta.content or "" for p in parts)
+    assert re.fullmatch("[ab]{3}c", text)
 
 
 def post(address: str, **body: Any) -> tuple[int, str]:
@@ -349,7 +379,7 @@ def test_the_command_line_serves_and_finishes_what_it_began(model, path):
     process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == f"small at http://127.0.0.1:{port}/v1\n"
-        body = {"prompt": "ab", "max_tokens": 400, "temperature": 0, "stream": True}
+        body = {"prompt": "ab", "max_tokens": 120, "temperature": 0, "stream": True}
         address = f"http://127.0.0.1:{port}"
         until, text = time.monotonic() + 60, ""
         while time.monotonic() < until:
@@ -366,7 +396,7 @@ def test_the_command_line_serves_and_finishes_what_it_began(model, path):
                     process.send_signal(signal.SIGTERM)
                 if event.startswith("data: {"):
                     text += json.loads(event[6:])["choices"][0]["text"]
-        assert text == model.generate("ab", max_tokens=400).text
+        assert text == model.generate("ab", max_tokens=120).text
         assert process.wait(30) in (0, -signal.SIGTERM)
     finally:
         process.kill()

@@ -129,6 +129,10 @@ class Tokenizer:
     def __repr__(self) -> str:
         return f"Tokenizer({len(self)} tokens, {len(self.special)} special)"
 
+    def to_json(self) -> str:
+        """It as the text of a `tokenizer.json` of Hugging Face."""
+        return self._inner.to_str()
+
     def encode(
         self, text: str, *, add_special: bool = False, parse_special: bool = False
     ) -> list[int]:

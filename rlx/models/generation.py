@@ -13,6 +13,7 @@ import numpy as np
 
 from ..io.tokenizer import Tokenizer
 from ..ir.record import record
+from .formats import Guide
 from .sampling import Sampling, Settled
 from .steps import CHUNK, PAGE, Batch, Steps, chunk
 
@@ -48,7 +49,9 @@ class Request:
         ends: frozenset[int],
         text: StoppedText,
         listed: int | None,
+        guide: Guide | None = None,
     ) -> None:
+        self.guide = guide  # the form of the text
         self.prompt, self.limit, self.sampling = list(prompt), limit, sampling
         self._ends, self._text, self._listed = ends, text, listed
         self.tokens: list[int] = []
@@ -59,8 +62,10 @@ class Request:
     def take(self, token: int, logprob: float, likeliest: dict[int, float]) -> str:
         """Add a drawn token; the text that is sure by now."""
         if token in self._ends:
-            self.reason = "stop"
+            self.reason = "length" if self.guide and self.guide.has_failed else "stop"
             return self._text.rest()
+        if self.guide is not None:
+            self.guide.take(token)
         self.tokens.append(token)
         if self._listed is not None:
             self._logprobs.append(logprob)
@@ -83,6 +88,11 @@ class Request:
             self._logprobs,
             self._likeliest,
         )
+
+    @property
+    def mask(self) -> np.ndarray | None:
+        """The tokens that are allowed next, as bits; None for all."""
+        return None if self.guide is None else self.guide.mask()
 
     @property
     def is_listed(self) -> bool:
@@ -192,7 +202,7 @@ class _Rows:
         """Draw a token for each of some rows; rows of those that ended get free."""
         requests = [self._active[row] for row in rows]
         start, count = np.array([len(x.prompt) for x in requests], "int32"), self._counts(rows)
-        settled = Settled([x.sampling for x in requests])
+        settled = Settled([x.sampling for x in requests], [x.mask for x in requests])
         listed = any(x.is_listed for x in requests)
         drawn = settled.draw(logits, self._tokens[rows], start, count, listed)
         for i, (row, request) in enumerate(zip(rows, requests, strict=True)):

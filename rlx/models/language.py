@@ -13,6 +13,7 @@ from ..io.tokenizer import Tokenizer
 from ..ir.errors import ArgumentError, BoundsError
 from ..trace.arguments import choice, count_of, names_of, wrong
 from ..trace.array import Array
+from .formats import Formats
 from .generation import Completion, Request, StoppedText, run
 from .llama import Llama
 from .prompts import Prompts, check_tokens, tokens_of
@@ -31,6 +32,8 @@ class Options(TypedDict, total=False):
     max_tokens: int
     stop: str | Sequence[str]
     logprobs: int | None
+    schema: Mapping[str, Any] | bool | None
+    regex: str | None
     temperature: float
     top_k: int
     top_p: float
@@ -69,6 +72,7 @@ class LanguageModel:
         special = {} if tokenizer is None else tokenizer.special
         named += [special.get(name) for name in ENDS]
         self.ends = frozenset(ends) | {x for x in named if x is not None}
+        self.formats = Formats(tokenizer, config.vocabulary, self.ends)
 
     def steps(
         self,
@@ -113,7 +117,8 @@ class LanguageModel:
 
         Returns a `Completion` for one and a list for several. A prompt gets the same tokens alone
         and among others. It ends at a token that ends texts, at a text of `stop`, or after
-        `max_tokens`, 128 if not given. `logprobs` asks for logarithms of probabilities, and for so
+        `max_tokens`, 128 if not given. With a `schema` of JSON, or a `regex`, a text that ends by
+        itself is of that form. `logprobs` asks for logarithms of probabilities, and for so
         many of the likeliest tokens at each place. The other `options` are those of `Sampling`;
         without them the likeliest token is taken each time. Names of special tokens in a prompt
         are text as any other. Raises a `BoundsError` if a prompt and `max_tokens` are more than
@@ -182,6 +187,8 @@ class LanguageModel:
         max_tokens: int = 128,
         stop: str | Sequence[str] = (),
         logprobs: int | None = None,
+        schema: Mapping[str, Any] | bool | None = None,
+        regex: str | None = None,
         **sampling: Any,
     ) -> Request:
         limit = count_of("generate: max_tokens", max_tokens)
@@ -191,9 +198,10 @@ class LanguageModel:
             logprobs = count_of("generate: logprobs", logprobs, 0, MOST_LISTED)
         stops = [x for x in names_of("generate: stop", stop) if x]
         self._check(prompt, limit)
+        guide = self.formats.guide(schema, regex)
         text, how = StoppedText(self.tokenizer, stops), checked(Sampling(**sampling))
         check_tokens("generate", how.logit_bias, self.config.vocabulary)
-        return Request(prompt, limit, how, self.ends, text, logprobs)
+        return Request(prompt, limit, how, self.ends, text, logprobs, guide)
 
     def _check(self, prompt: list[int], limit: int) -> None:
         if not prompt:

@@ -294,7 +294,7 @@ class Engine(Writer):
         for row, text in zip(history, texts, strict=True):
             tokens = [*text.prompt, *text.tokens]
             row[: len(tokens)] = tokens
-        how = Settled([x.sampling for x in texts])
+        how = Settled([x.sampling for x in texts], [x.mask for x in texts])
         return how.draw(logits, history, start, count, any(x.is_listed for x in texts))
 
     def _taken(self, asked: Sequence[Ticket], drawn: Drawn) -> dict[Request, int]:

@@ -56,7 +56,9 @@ class Server:
         Returns who hears of them. Raises a `BadRequest` for what the engine refuses.
         """
         made: list[Listener] = []
+        form = asked.options.get("schema"), asked.options.get("regex")
         try:
+            await asyncio.to_thread(self.engine.model.formats.guide, *form)  # kept ready then
             for prompt in asked.prompts:
                 if asked.is_chat:  # a template runs in a process: others go on meanwhile
                     prompt = await asyncio.to_thread(self.engine.model.chat_ids, prompt)

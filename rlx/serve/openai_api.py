@@ -35,6 +35,7 @@ SAMPLING = (
 ).split()
 COMMON = {
     *("model", "stream", "stream_options", "stop", "logprobs", "logit_bias", "user"),
+    *("response_format", "structured_outputs"),
     *NUMBERS,
 }
 MOST_BIASES, MOST_BIAS = 1024, 100
@@ -45,7 +46,6 @@ ABSENT: dict[str, tuple[Any, ...]] = {
     "tool_choice": (None, "none", "auto"),
     "functions": (None, []),
     "function_call": (None, "none", "auto"),
-    "response_format": (None, {"type": "text"}),
     "modalities": (None, ["text"]),
     "audio": (None,),
     "prediction": (None,),
@@ -119,7 +119,7 @@ def asked(body: Any, is_chat: bool) -> Asked:
     if body.get("seed") is not None:
         options["seed"] = body["seed"]
     options |= {"stop": _stops(body), "logprobs": _logprobs(body, is_chat)}
-    options["logit_bias"] = _biases(body)
+    options |= {"logit_bias": _biases(body), **_form(body)}
     return Asked(
         body.get("model"), prompts, is_chat, body.get("n") or 1, stream, has_usage, options
     )
@@ -160,6 +160,51 @@ def _stops(body: Mapping[str, Any]) -> list[str]:
     if not isinstance(stops, list) or len(stops) > 4 or not all(isinstance(x, str) for x in stops):
         raise BadRequest("stop must be a text or a list of up to 4 texts", "stop")
     return stops
+
+
+def _form(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The form of the text: OpenAI's `response_format`, or `structured_outputs` of vLLM."""
+    given, other = body.get("response_format"), body.get("structured_outputs")
+    if given is not None and other is not None:
+        raise BadRequest("give response_format or structured_outputs", "structured_outputs")
+    if other is not None:
+        return _structured(other)
+    if given is None:
+        return {}
+    kind = given.get("type") if isinstance(given, dict) else None
+    if kind == "json_object":
+        return {"schema": {"type": "object"}}
+    if kind == "text":
+        return {}
+    if kind != "json_schema":
+        what = "response_format.type must be text, json_object or json_schema"
+        raise BadRequest(what, "response_format")
+    about = given.get("json_schema")
+    schema = about.get("schema") if isinstance(about, dict) else None
+    if not isinstance(schema, dict | bool):
+        what = "response_format.json_schema.schema must be a JSON schema"
+        raise BadRequest(what, "response_format")
+    return {"schema": schema}
+
+
+def _structured(given: Any) -> dict[str, Any]:
+    param = "structured_outputs"
+    if not isinstance(given, dict) or len(given) != 1:
+        raise BadRequest(f"{param} must be an object with json, regex or choice", param)
+    ((kind, value),) = given.items()
+    if kind == "json" and isinstance(value, dict | bool):
+        return {"schema": value}
+    if kind == "regex" and isinstance(value, str):
+        return {"regex": value}
+    is_list = isinstance(value, list) and bool(value)
+    if kind == "choice" and is_list and all(isinstance(x, str) for x in value):
+        return {"regex": "|".join(map(_literal, value))}
+    raise BadRequest(f"{param} must be an object with json, regex or choice", param)
+
+
+def _literal(text: str) -> str:
+    """A regular expression that matches a text alone."""
+    return "".join(x if x.isascii() and x.isalnum() else f"\\x{{{ord(x):x}}}" for x in text)
 
 
 def _biases(body: Mapping[str, Any]) -> dict[int, float]:

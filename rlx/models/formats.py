@@ -1,0 +1,158 @@
+"""Texts of a given form: JSON of a schema, or what a regular expression matches.
+
+At each place only tokens are allowed that the form can go on with. The library `llguidance`
+(`rlx[formats]`) finds them; it does so in a thread while the model computes the step that they are
+for.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, final
+
+import numpy as np
+
+from ..io.tokenizer import Tokenizer
+from ..ir.errors import ArgumentError, AttributeValueError
+from ..ir.lazy import lazy
+from ..trace.arguments import wrong
+
+MOST_KEPT = 64  # forms of a model that are kept ready
+SPACE = " ?"  # between parts of JSON: more would let a text go on for ever
+WORD = 32  # bits of a mask's numbers
+
+
+@final
+class Guide:
+    """The tokens that one text may go on with; `Formats.guide` makes it.
+
+    A `matcher` of the library knows the form, `ends` are the tokens that end texts, of a
+    `vocabulary` of so many.
+    """
+
+    def __init__(self, matcher: Any, ends: Collection[int], vocabulary: int) -> None:
+        self._matcher, self._ends, self._count = matcher, sorted(ends), vocabulary
+        self._next: Future[np.ndarray] = _threads().submit(self._allowed)
+
+    def mask(self) -> np.ndarray:
+        """The tokens that are allowed next, as bits of u32 numbers."""
+        return self._next.result()
+
+    def take(self, token: int) -> None:
+        """Go on with a `token`; what may follow is found in a thread."""
+        self._next = _threads().submit(self._allowed, token)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the form became too complex, so that nothing but an end is allowed."""
+        self.mask()
+        return self._matcher.is_error()
+
+    def _allowed(self, token: int | None = None) -> np.ndarray:
+        if token is not None:
+            self._matcher.consume_token(token)
+        mask = np.zeros(-(-self._count // WORD), "uint32")
+        may_end = True
+        if not self._matcher.is_error():
+            found = np.frombuffer(self._matcher.compute_bitmask(), "uint32")[: len(mask)]
+            mask[: len(found)] = found
+            may_end = self._matcher.is_accepting() or not mask.any()
+        for end in self._ends:
+            bit = np.uint32(1 << end % WORD)
+            mask[end // WORD] = mask[end // WORD] | bit if may_end else mask[end // WORD] & ~bit
+        return mask
+
+
+@final
+class Formats:
+    """The forms of texts of a model.
+
+    It has a `tokenizer`, a `vocabulary` of so many tokens, and those that are `ends` of texts.
+    """
+
+    def __init__(self, tokenizer: Tokenizer | None, vocabulary: int, ends: Collection[int]) -> None:
+        self._tokenizer, self._vocabulary, self._ends = tokenizer, vocabulary, ends
+        self._matcher = functools.lru_cache(MOST_KEPT)(self._compiled)
+
+    def guide(
+        self, schema: Mapping[str, Any] | bool | None = None, regex: str | None = None
+    ) -> Guide | None:
+        """The guide of a text that is JSON of a `schema`, or that a `regex` matches.
+
+        None if neither is given. Raises an `AttributeValueError` for those that mean nothing or
+        that the library has not, an `ArgumentError` without the library, and for a model without a
+        tokenizer or a token that ends texts.
+        """
+        if schema is None and regex is None:
+            return None
+        if schema is not None and regex is not None:
+            raise ArgumentError("generate: both schema and regex are given", fix="give one of them")
+        matcher = self._matcher(*(("schema", _written(schema)) if regex is None else _regex(regex)))
+        return Guide(matcher.deep_copy(), self._ends, self._vocabulary)
+
+    def _compiled(self, kind: str, text: str) -> Any:
+        library, tokens = _library(), self._tokens
+        try:
+            make = library.LLMatcher
+            grammar = (
+                make.grammar_from_regex(text)
+                if kind == "regex"
+                else make.grammar_from_json_schema(text, overrides={"whitespace_pattern": SPACE})
+            )
+        except ValueError as error:
+            what = str(error)
+        else:
+            matcher = make(tokens, grammar, log_level=0)
+            what = matcher.get_error()
+        if what:
+            raise AttributeValueError(
+                f"generate: {kind}: {' '.join(what.split())[:300]}",
+                fix="give a simpler one; see docs/serving.md for what can be given",
+            )
+        return matcher
+
+    @lazy
+    def _tokens(self) -> Any:
+        if self._tokenizer is None or not self._ends:
+            what = "tokenizer" if self._tokenizer is None else "token that ends texts"
+            raise ArgumentError(
+                f"generate: the model has no {what}", fix="leave out schema and regex"
+            )
+        return _library().LLTokenizer(
+            self._tokenizer.to_json(), n_vocab=self._vocabulary, eos_token=sorted(self._ends)
+        )
+
+
+def _written(schema: Any) -> str:
+    if not isinstance(schema, Mapping | bool):
+        raise wrong("generate: schema", schema, "a JSON schema", "give a dict")
+    try:
+        return json.dumps({"allOf": [schema]} if isinstance(schema, bool) else schema)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise AttributeValueError(
+            f"generate: schema is no JSON: {str(error)[:100]}", fix="give plain dicts, lists, texts"
+        ) from None
+
+
+def _regex(given: Any) -> tuple[str, str]:
+    if not isinstance(given, str):
+        raise wrong("generate: regex", given, "a text", "give a regular expression")
+    return "regex", given
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "rlx.formats")
+
+
+def _library() -> Any:
+    try:
+        import llguidance
+    except ImportError:
+        raise ArgumentError(
+            "the library llguidance is not installed", fix='pip install "rlx[formats]"'
+        ) from None
+    return llguidance
