@@ -386,26 +386,6 @@ def test_cond_with_different_branches_names_the_place():
         trace(lambda p, x: cond(p, lambda: {"a": x}, lambda: {"a": x[0]}), (np.True_, X))
 
 
-def test_branches_of_a_known_condition_are_compared_once():
-    seen = []
-
-    def two(x):
-        seen.append(x)
-        return x, x
-
-    for _ in range(2):
-        with pytest.raises(StructureError, match="a tuple in false_fn, a leaf in true_fn"):
-            cond(True, lambda x: x, two, X)
-    seen.clear()
-    for _ in range(3):
-        assert cond(True, lambda x: x * 2, lambda x: seen.append(x) or x, X).shape == X.shape
-    assert len(seen) == 1 and not isinstance(seen[0], np.ndarray)
-    # what cannot be recorded is not compared, and functions may call themselves
-    assert cond(True, lambda x: x if float(x) > 0 else -x, lambda x: (x, x), np.float32(1)) == 1
-    count = lambda n: cond(n > 0, lambda: count(n - 1) + 1, lambda: 0)  # noqa: E731
-    assert count(3) == 3
-
-
 def test_switch_clamps():
     branches = [lambda x: x, lambda x: x * 2, lambda x: x * 3]
     for i, factor in [(0, 1), (1, 2), (9, 3), (-4, 1)]:
