@@ -154,6 +154,11 @@ class Graph:
 
         return show(self)
 
+    def _repr_html_(self) -> str:
+        from .notebook import text_html  # which notebooks need
+
+        return text_html(f"{self.signature}: {len(self.nodes)} nodes", str(self))
+
     def owns(self, value: Value) -> bool:
         """Whether `value` is of this graph, or of one of its lineage."""
         return value.graph is self or value.graph.lineage is self.lineage

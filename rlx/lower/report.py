@@ -20,8 +20,8 @@ def report(graph: Graph, mir: Graph, program: Program) -> str:
         *(f"{way}: {_told(ops)}" for way, ops in told.items() if ops),
         f"temporaries: {program.arena_bytes} bytes",
     ]
-    for nested in program.programs:
-        lines += nested.notes
+    notes = Counter(note for nested in program.programs for note in nested.notes)
+    lines += [f"{count} times: {note}" if count > 1 else note for note, count in notes.items()]
     return "\n".join(lines)
 
 

@@ -40,7 +40,7 @@ from ..trace.arguments import flag
 from ..trace.array import Array
 from ..trace.index.aliasing import InField, put_in_field, ties_of
 from ..trace.tensor import TracedTensor
-from .text import is_module, text_of
+from .text import html_of, is_module, text_of
 
 # -- what the fields of modules hold: arrays that nobody assigns to --------------------------------
 #
@@ -265,6 +265,9 @@ class Module(metaclass=ModuleType):
 
     def __repr__(self) -> str:
         return text_of(self)
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
 
 with_absent(

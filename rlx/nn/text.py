@@ -57,6 +57,22 @@ def _parts(value: Any) -> tuple[str, list[tuple[str, Any]], str] | None:
     return None
 
 
+def html_of(value: Any, name: str = "", is_open: bool = True) -> str:
+    """A value for notebooks: parts that fold away, arrays by their types and sizes."""
+    from ..ir.notebook import plain_html, tree_html  # which notebooks need
+
+    found = _parts(value)
+    if found is None:
+        return plain_html(name + _leaf_text(value))
+    opening, parts, closing = found
+    arrays = [x for x in pytree.leaves(value) if isinstance(x, Array | TracedTensor)]
+    numbers = sum(math.prod(map(int, x.shape)) for x in arrays)
+    title = f"{name}{opening}...{closing}  {len(arrays)} arrays, {numbers:,} numbers"
+    if not parts:
+        return plain_html(f"{name}{opening}{closing}")
+    return tree_html(title, (html_of(x, key, is_open=False) for key, x in parts), is_open)
+
+
 def _leaf_text(value: Any) -> str:
     if isinstance(value, Array | TracedTensor):
         return str(value.type)

@@ -225,6 +225,12 @@ class Array(Operators):
         place = "" if self._device is None else f", device={self._device.name!r}"
         return f"Array({text}, dtype={self.dtype.name}{place})"
 
+    def _repr_html_(self) -> str:
+        from ..ir.notebook import array_html  # which notebooks need
+
+        place = "the host" if self._device is None else self._device.name
+        return array_html(f"{self.type} on {place}", self._on_host())
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Array, (np.array(self._on_host()),)  # on the host: the reader may lack the device
 
