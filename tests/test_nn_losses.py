@@ -295,9 +295,10 @@ def test_known_labels_that_are_no_class_are_errors(name: str, label: int):
 
 def test_ctc_checks_labels_and_lengths_that_count():
     losses.ctc(SEQUENCES, np.where(TEXTS == 0, 9, TEXTS), label_lengths=COUNTED)
-    with pytest.raises(BoundsError, match="ctc: label 9"):
-        losses.ctc(SEQUENCES, np.where(TEXTS == 0, 9, TEXTS))
-    for label in (-1, 9):
+    for label in (9, 2**32 + 1):  # which is 1 in 32 bits
+        with pytest.raises(BoundsError, match=f"ctc: label {label}"):
+            losses.ctc(SEQUENCES, np.where(TEXTS == 0, np.int64(label), TEXTS))
+    for label in (-1, 9, np.int64(2**32 + 1)):
         assert np.isnan(rlx.jit(losses.ctc)(SEQUENCES, np.where(TEXTS == 0, label, TEXTS)))
     with pytest.raises(BoundsError, match="label_lengths: 5 is no length"):
         losses.ctc(SEQUENCES, TEXTS, label_lengths=[5, 1, 1, 1])

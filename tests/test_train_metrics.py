@@ -153,7 +153,13 @@ WRONG = {
     "accuracy: the predictions are f32[4], not classes": lambda: accuracy(X[:, 0], Y),
     "accuracy: the predictions f32[4, 3] do not fit the labels i32[3]": lambda: accuracy(X, Y[:3]),
     "accuracy: the labels are f32[4], not integers": lambda: accuracy(X, X[:, 0]),
-    "accuracy: the logits f32[4, 1] are of one class": lambda: accuracy(X[:, :1], Y),
+    "accuracy: the logits f32[4, 1] are of fewer than two classes": lambda: accuracy(X[:, :1], Y),
+    "accuracy: 4294967296 is none of 3 classes": lambda: accuracy(X, Y + np.int64(2**32)),
+    "confusion_matrix: one of the classes is 4294967296": lambda: confusion_matrix(
+        Y, Y + np.int64(2**32)
+    ),
+    "top_k_accuracy: the predictions are c64[4, 3]": lambda: top_k_accuracy(X * 1j, Y, 1),
+    "roc_auc: the predictions are c64[4]": lambda: roc_auc(X[:, 0] * 1j, Y),
     "accuracy: 3 is none of 3 classes": lambda: accuracy(X, Y + 3),
     "top_k_accuracy: k is 4": lambda: top_k_accuracy(X, Y, 4),
     "top_k_accuracy: the predictions i32[4] do not fit": lambda: top_k_accuracy(Y, Y),

@@ -24,6 +24,7 @@ from ..trace.index.items import check_ends
 from ..trace.promotion import FLOAT, convert
 
 INT = DTYPES["int32"]
+MOST_GUESSED = 1 << 20  # classes, if nobody says how many there are
 AVERAGES = ("binary", "macro", "micro", None)
 
 
@@ -50,7 +51,7 @@ def top_k_accuracy(scores: Any, labels: Any, k: int = 5, *, reduction: str = "me
     >>> top_k_accuracy([[0.1, 0.7, 0.2], [0.6, 0.3, 0.1]], [2, 2], k=2)
     Array(0.5, dtype=float32)
     """
-    scores, labels = as_tensor(scores), _labels("top_k_accuracy", labels)
+    scores, labels = _real("top_k_accuracy", scores), _labels("top_k_accuracy", labels)
     if scores.ndim != labels.ndim + 1 or scores.shape[:-1] != labels.shape:
         raise _misfit("top_k_accuracy", scores, labels)
     count = scores.shape[-1]
@@ -137,7 +138,8 @@ def roc_auc(scores: Any, labels: Any) -> Any:
     >>> roc_auc([0.1, 0.4, 0.4, 0.8], [0, 0, 1, 1])
     Array(0.875, dtype=float32)
     """
-    scores, labels = vector("roc_auc: scores", scores), _labels("roc_auc", labels)
+    scores = vector("roc_auc: scores", _real("roc_auc", scores))
+    labels = _labels("roc_auc", labels)
     if scores.shape != labels.shape:
         raise ShapeError(
             f"roc_auc: the scores are {scores.type}, the labels {labels.type}",
@@ -161,19 +163,20 @@ def roc_auc(scores: Any, labels: Any) -> Any:
 
 def _classes(name: str, predictions: Any, labels: Any) -> tuple[Any, Any, int | None]:
     """The predicted classes, the labels, and the number of classes, if there are logits."""
-    x, labels = as_tensor(predictions), _labels(name, labels)
+    x, labels = _real(name, predictions), _labels(name, labels)
     if x.shape == labels.shape:
         if x.dtype.kind not in "biu":
             raise DtypeError(
                 f"{name}: the predictions are {x.type}, not classes",
-                fix="give logits of shape (..., classes), or classes: of logits of a 1, logits > 0",
+                fix="give logits of shape (..., classes), or classes: of logits of a 1, logits > 0;"
+                "\nof one-hot labels take labels.argmax(-1)",
             )
-        return convert(x, INT), labels, None
+        return _wide(x), labels, None
     if x.ndim != labels.ndim + 1 or x.shape[:-1] != labels.shape:
         raise _misfit(name, x, labels)
-    if x.shape[-1] == 1:
+    if x.shape[-1] in (0, 1):
         raise ShapeError(
-            f"{name}: the logits {x.type} are of one class",
+            f"{name}: the logits {x.type} are of fewer than two classes",
             fix="give classes: of logits of a 1, logits[..., 0] > 0",
         )
     _check_labels(name, labels, x.shape[-1])
@@ -195,7 +198,22 @@ def _labels(name: str, labels: Any) -> Any:
             f"{name}: the labels are {labels.type}, not integers",
             fix='convert them: labels.astype("int32")',
         )
-    return convert(labels, INT)
+    return _wide(labels)
+
+
+def _wide(x: Any) -> Any:
+    """Integers in int32, or in the dtype of their own that holds more."""
+    return convert(x, rnp.promote_types(x.dtype, INT))
+
+
+def _real(name: str, x: Any) -> Any:
+    x = as_tensor(x)
+    if x.dtype.kind == "c":
+        raise DtypeError(
+            f"{name}: the predictions are {x.type}, which have no order",
+            fix="take a part of them, or their size: x.real, abs(x)",
+        )
+    return x
 
 
 def _check_labels(name: str, labels: Any, count: Any) -> None:
@@ -231,6 +249,11 @@ def _count(name: str, given: int | None, found: int | None, x: Any, labels: Any)
                 fix=f"say it: {name}(..., classes=10)",
             )
         count = 1 + max((int(np.max(y)) for y in known if np.size(y)), default=0)
+        if count > MOST_GUESSED:
+            raise ArgumentError(
+                f"{name}: one of the classes is {count - 1}",
+                fix=f"give classes from 0 on; if there are so many, say it: {name}(..., classes=n)",
+            )
     for side in (x, labels):
         _check_labels(name, side, count)
     return count

@@ -204,9 +204,11 @@ def ctc(
         )
     ]
     is_label = rnp.arange(labels.shape[1], dtype="int32") < lengths[1][:, None]
-    labels = rnp.where(is_label, rnp.astype(_integers("ctc", labels), "int32"), 0)
+    wide = rnp.promote_types(_integers("ctc", labels).dtype, "int32")
+    labels = rnp.where(is_label, rnp.astype(labels, wide), 0)
     _check_classes("ctc", labels, x.shape[2])
-    labels = rnp.where(labels < 0, x.shape[2], labels)  # not counted from the end
+    is_class = (labels >= 0) & (labels < x.shape[2])  # none is counted from the end
+    labels = rnp.where(is_class, rnp.astype(labels, "int32"), x.shape[2])
     times, counts = lengths
     return rounded_once(lambda x: reduced(_ctc(x, labels, times, counts, blank), reduction), logits)
 
