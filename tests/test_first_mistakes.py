@@ -116,8 +116,24 @@ def test_keywords_that_a_layer_does_not_take():
     with pytest.raises(ArgumentError, match="Linear takes no argument 'bias'") as caught:
         nn.Linear(2, 2, bias=False, key=rlx.random.key(0))
     assert caught.value.fix.startswith("did you mean 'use_bias'?")
-    with pytest.raises(TypeError, match="key"):
+    with pytest.raises(ArgumentError, match="Linear is missing 'key'") as caught:
         nn.Linear(2, 2)
+    assert caught.value.fix.startswith("add key=rlx.random.key(0):")
+    with pytest.raises(ArgumentError, match="Linear takes in_size, out_size by position") as caught:
+        nn.Linear(2, 2, KEY)  # type: ignore[misc]
+    assert caught.value.fix.startswith("give these by name: key, use_bias")
+
+    class Heir(nn.Module):
+        size: int = nn.field(static=True)
+
+        def __init__(self, size, *, key):
+            self.size = size
+
+    class Child(Heir):
+        pass
+
+    with pytest.raises(ArgumentError, match="Child is missing 'key'"):
+        Child(3)
 
 
 @pytest.mark.parametrize("option", ["reverse", "unroll"])

@@ -317,11 +317,18 @@ def _check_keywords(cls: type, keywords: dict[str, Any]) -> None:
 
 
 def _check_missing(cls: type, args: Sequence[Any], keywords: dict[str, Any]) -> None:
-    """Raise an error for arguments that the class needs and was not given."""
-    _, *parameters = inspect.signature(vars(cls)["__init__"]).parameters.values()
+    """Raise an error for arguments that the class needs and was not given, or not by name."""
+    _, *parameters = inspect.signature(cls.__init__).parameters.values()
     by_place = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     given = {p.name for p in by_place[: len(args)]} | keywords.keys()
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if len(args) > len(by_place) and not any(p.kind is variable[0] for p in parameters):
+        only = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        raise ArgumentError(
+            f"{cls.__name__} takes {', '.join(p.name for p in by_place) or 'nothing'} by position; "
+            f"it was given {len(args)} arguments",
+            fix=f"give these by name: {', '.join(only)}" if only else "leave out the others",
+        ) from None
     needed = [p for p in parameters if p.default is p.empty and p.kind not in variable]
     names = [p.name for p in needed if p.name not in given]
     if not names:
