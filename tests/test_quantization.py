@@ -127,6 +127,22 @@ def test_results_are_the_same_in_every_transform(tmp_path):
     assert np.allclose(exported(X), y, atol=1e-5)
 
 
+def test_what_is_no_number_is_as_the_page_says():
+    """It has the greatest code of a known range, as in PyTorch; else its line is NaN."""
+    w = np.random.default_rng(3).standard_normal((32, 4)).astype(np.float32)
+    x, top = X.copy(), X.copy()
+    x[1, 5], top[1, 5] = np.nan, 1e9
+    for scheme in ("w8a8", "w8a8_dynamic", "w8", "w4"):
+        q = rlx.quantize(lambda x: x @ w, [X], scheme=scheme)
+        for f in (q, rlx.jit(q)):
+            y = np.asarray(f(x))
+            np.testing.assert_array_equal(y[[0, 2]], np.asarray(f(X))[[0, 2]])
+            if scheme == "w8a8":
+                np.testing.assert_array_equal(y[1], np.asarray(f(top))[1])
+            else:
+                assert np.isnan(y[1]).all()
+
+
 # -- convolutions ----------------------------------------------------------------------------------
 
 

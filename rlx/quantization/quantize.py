@@ -20,8 +20,9 @@ from ..trace.host import to_numpy
 from ..trace.tensor import TracedTensor
 from ..transforms.jit.jit import jit
 from .calibration import calibrated, has_numbers, weights_of, with_factors
+from .gptq import packed_weights
 from .plan import Plan, Ranged, Source
-from .products import choose, loops_with_products
+from .products import Product, choose, loops_with_products
 from .report import Report, measured
 from .scheme import Scheme, scheme_of
 from .weights import pack
@@ -71,7 +72,8 @@ class Quantized(Module):
                 fix="convert what rlx.quantize(..., train=True) gave",
             )
         examples = [] if calibration is None else examples_of(calibration)
-        scheme = replace(self.plan.scheme, weight_ranges="minmax")  # as it was trained
+        # as it was trained
+        scheme = replace(self.plan.scheme, weight_ranges="minmax", weight_rounding="nearest")
         plan = Plan(self.plan.source, scheme, self.plan.products, False)
         plan.example, plan.loops = self.plan.example, self.plan.loops
         return _made(plan, self.kept, self.ranges, examples)
@@ -102,11 +104,12 @@ def quantize(
 
     `calibration` is a list of examples: arguments of `f`, a tuple for several. `scheme` is "w8a8",
     int8 products with ranges from calibration; "w8a8_dynamic", int8 products whose ranges each call
-    finds; "w8" or "w4", weights of 8 or 4 bits in groups of 32, multiplied as floats; or a
-    `rlx.quantization.Scheme`. All but the first need one example only, for its shapes: `rlx.spec`s
-    do. Layers of `skip` stay float, and so do all but those of `only`, if it is given; both are
-    paths of weights, such as "layers[0].weight", which stand for all below them, and in which *
-    stands for anything.
+    finds; "w8" or "w4", weights of 8 or 4 bits in groups of 32, multiplied as floats; "w4_gptq",
+    such of 4 bits whose codes make up for each other's errors for the inputs of the examples; or a
+    `rlx.quantization.Scheme`. All but "w8a8" and "w4_gptq" need one example only, for its shapes:
+    `rlx.spec`s do. Layers of `skip` stay float, and so do all but those of `only`, if it is given;
+    both are paths of weights, such as "layers[0].weight", which stand for all below them, and in
+    which * stands for anything.
 
     With `train` the result computes with floats, rounded as they would be; its gradient takes
     rounding for the identity. Train it, then `convert` it.
@@ -185,17 +188,27 @@ def _made(plan: Plan, leaves: Any, ranges: Any, examples: Sequence[Example]) -> 
     whole = {path: to_array(x) for path, x in leaves.items()}
     kept = whole
     if not plan.trains:
-        needs_sums = plan.has_ranges and not plan.input_codes.is_symmetric
-        floats = weights_of(plan, whole)
-        for product in products.values():
-            assert product.layout is not None, "it is quantized"
-            w = with_factors(floats.pop(product.name), product, ranges.get(product.inputs))
-            weights[product.name] = pack(w, product.layout, plan.scheme, needs_sums, product.turned)
+        weights = _in_few_bits(plan, [*products.values()], whole, ranges, examples)
         live = plan.live(recording, products)
         kept = {path: whole[path] for i, path in enumerate(plan.source.paths) if i in live}
     made = Quantized(kept=kept, weights=weights, ranges=ranges, plan=plan)
     plan.report = measured(made, whole, recording, [x for x in examples if has_numbers(x)])
     return made
+
+
+def _in_few_bits(
+    plan: Plan, products: Sequence[Product], leaves: Any, ranges: Any, examples: Sequence[Example]
+) -> dict[str, Any]:
+    """The weights of products by their names."""
+    floats = weights_of(plan, leaves)
+    if plan.scheme.weight_rounding == "gptq":
+        return packed_weights(plan, products, leaves, floats, examples)
+    needs_sums, weights = plan.has_ranges and not plan.input_codes.is_symmetric, {}
+    for product in products:
+        assert product.layout is not None, "it is quantized"
+        w = with_factors(floats.pop(product.name), product, ranges.get(product.inputs))
+        weights[product.name] = pack(w, product.layout, plan.scheme, needs_sums, product.turned)
+    return weights
 
 
 def to_array(x: Any) -> Array:

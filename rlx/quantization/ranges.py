@@ -12,6 +12,7 @@ from .scheme import Scheme
 HALF = 2048  # bins on either side of 0
 SHRUNK = np.linspace(1.0, 0.3, 71)  # parts of the whole range that are tried
 SHRUNK_ROWS = np.linspace(1.0, 0.6, 17)  # of many ranges at once
+FITS = 4  # rounds of least squares
 MOST = 1 << 20  # numbers of rows that are looked at together
 
 
@@ -44,6 +45,33 @@ class Codes:
     def rounded(self, x: np.ndarray, scale: Any, zero: Any) -> np.ndarray:
         """The codes of numbers, as floats."""
         return np.clip(np.rint(x / scale) + zero, self.low, self.high)
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """The first and the last step of a block: from 0 on if ranges begin anywhere."""
+        return (self.low, self.high) if self.is_symmetric else (0, self.high - self.low)
+
+    def nearest(self, x: np.ndarray, step: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """The nearest of the numbers that blocks can hold, start + n · step."""
+        return start + step * self._counts(x, step, start)
+
+    def _counts(self, x: np.ndarray, step: np.ndarray, start: np.ndarray) -> np.ndarray:
+        counts = np.rint((x - start) / np.where(step == 0, 1, step))
+        return np.where(step == 0, 0, np.clip(counts, *self.steps))
+
+    def fitted(
+        self, x: np.ndarray, weights: np.ndarray, step: np.ndarray, start: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The step and start of each row that suit its codes best: weighted least squares."""
+        counts = self._counts(x, step[:, None], start[:, None])
+        if self.is_symmetric:
+            middle, level = np.zeros_like(step), np.zeros_like(step)
+        else:
+            middle, level = (n @ weights / weights.sum() for n in (counts, x))
+        off = counts - middle[:, None]
+        spread, slope = off**2 @ weights, (off * (x - level[:, None])) @ weights
+        step = np.where(spread > 0, slope / np.where(spread > 0, spread, 1), step)
+        return step, level - middle * step
 
 
 @final
@@ -142,6 +170,45 @@ def row_ranges(rows: np.ndarray, scheme: Scheme, codes: Codes) -> tuple[np.ndarr
     parts = [_some(rows[i : i + step], scheme, codes) for i in range(0, len(rows), step)]
     least, greatest = (np.concatenate(side) for side in zip(*parts, strict=True))
     return least, greatest
+
+
+def fitted_rows(
+    rows: np.ndarray, weights: np.ndarray, codes: Codes
+) -> tuple[np.ndarray, np.ndarray]:
+    """The step and start of each row of the least squared error.
+
+    `f32[n, k] → f32[n], f32[n]`; `weights`, f32[k], are those of the squares. Steps and starts are
+    numbers of float16.
+    """
+    least, greatest, first = rows.min(1), rows.max(1), codes.steps[0]
+    if codes.is_symmetric:
+        greatest = np.maximum(np.abs(least), np.abs(greatest))
+        least = -greatest
+    middle, half = (least + greatest) / 2, (greatest - least) / 2
+    best = np.full(len(rows), np.inf, np.float32)
+    step = start = np.zeros(len(rows), np.float32)
+
+    def keep_better(new_step: np.ndarray, new_start: np.ndarray) -> None:
+        nonlocal best, step, start
+        new_step, new_start = (
+            x.astype(np.float16).astype(np.float32) for x in (new_step, new_start)
+        )
+        off = codes.nearest(rows, new_step[:, None], new_start[:, None]) - rows
+        error = off**2 @ weights
+        is_better = error < best
+        best = np.where(is_better, error, best)
+        step, start = np.where(is_better, new_step, step), np.where(is_better, new_start, start)
+
+    count = codes.high if codes.is_symmetric else codes.high - codes.low
+    for part in SHRUNK_ROWS.astype(np.float32):
+        reach = part * half
+        if first:
+            keep_better(reach / count, np.zeros_like(reach))
+        else:
+            keep_better(2 * reach / count, middle - reach)
+    for _ in range(FITS):
+        keep_better(*codes.fitted(rows, weights, step, start))
+    return step, start
 
 
 def _some(rows: np.ndarray, scheme: Scheme, codes: Codes) -> tuple[np.ndarray, np.ndarray]:

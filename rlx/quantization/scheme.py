@@ -13,6 +13,7 @@ WEIGHT_BITS, GROUPS = (8, 4), (32, 64, 128)
 ACTIVATIONS = ("float", "static", "dynamic")
 GRANULARITIES = ("tensor", "channel", *GROUPS)
 RANGES = ("minmax", "percentile", "mse")
+ROUNDINGS = ("nearest", "gptq")
 
 
 @record
@@ -32,7 +33,8 @@ class Scheme:
     alone are leveled, to 1, those of inputs alone; None for nothing.
 
     Products of int8 numbers need weights of 8 bits that are symmetric, per tensor or channel;
-    weights of 4 bits need groups; groups of 8 bits are symmetric: else it is an `ArgumentError`.
+    weights of 4 bits and "gptq" need groups; groups of 8 bits are symmetric: else it is an
+    `ArgumentError`.
     Where the inputs of a weight do not part in groups, 8 bits have a scale for each channel, and
     what should have 4 bits stays float.
 
@@ -50,6 +52,7 @@ class Scheme:
     activation_ranges: str = "minmax"
     percentile: float = 99.99
     smoothing: float | None = 0.7
+    weight_rounding: str = "nearest"
 
     def __post_init__(self) -> None:
         choice("Scheme: weights", self.weights, WEIGHT_BITS)
@@ -57,6 +60,7 @@ class Scheme:
         choice("Scheme: granularity", self.granularity, GRANULARITIES)
         choice("Scheme: weight_ranges", self.weight_ranges, RANGES)
         choice("Scheme: activation_ranges", self.activation_ranges, RANGES)
+        choice("Scheme: weight_rounding", self.weight_rounding, ROUNDINGS)
         flag("Scheme: symmetric_weights", self.symmetric_weights)
         flag("Scheme: symmetric_activations", self.symmetric_activations)
         if not 50 < known_real("Scheme: percentile", self.percentile) <= 100:
@@ -82,7 +86,11 @@ class Scheme:
                 "Scheme: weights of 4 bits have scales of groups",
                 fix="give a granularity of 32, 64 or 128",
             )
-
+        if self.weight_rounding == "gptq" and not self.has_groups:
+            raise ArgumentError(
+                "Scheme: codes that make up for errors have scales of groups",
+                fix='give a granularity of 32, 64 or 128, or weight_rounding="nearest"',
+            )
         if self.weights == 8 and self.has_groups and not self.symmetric_weights:
             raise ArgumentError(
                 "Scheme: groups of 8-bit weights are symmetric",
@@ -102,12 +110,14 @@ class Scheme:
             return known[0]
         inputs = "" if self.activations == "float" else f", {self.activations} int8 activations"
         of = f"in groups of {self.granularity}" if self.has_groups else f"per {self.granularity}"
-        return f"int{self.weights} weights {of}{inputs}"
+        how = " by GPTQ" if self.weight_rounding == "gptq" else ""
+        return f"int{self.weights} weights {of}{how}{inputs}"
 
 
 SCHEMES = {
     "w8": Scheme(granularity=32),
     "w4": Scheme(weights=4, granularity=32, symmetric_weights=False, weight_ranges="mse"),
+    "w4_gptq": Scheme(4, granularity=32, symmetric_weights=False, weight_rounding="gptq"),
     "w8a8": Scheme(activations="static"),
     "w8a8_dynamic": Scheme(activations="dynamic", symmetric_activations=True),
 }

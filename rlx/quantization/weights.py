@@ -127,17 +127,28 @@ def format_of(scheme: Scheme) -> str:
 
 
 def _in_blocks(lines: np.ndarray, group: int, layout: Layout, scheme: Scheme) -> BlockArray:
-    """Blocks of 32; those of a larger group have one scale."""
+    """The codes nearest to the numbers of each group."""
     codes = Codes.of(scheme.weights, scheme.symmetric_weights)
-    rows = lines.reshape(-1, group)
-    least, greatest = row_ranges(rows, scheme, codes)
+    least, greatest = row_ranges(lines.reshape(-1, group), scheme, codes)
     if codes.is_symmetric:
-        step, least = codes.scales(least, greatest)[0], None
+        step = codes.scales(least, greatest)[0]
     else:
         step = (greatest - least) / (codes.high - codes.low)
-        least = np.repeat(least, group // BLOCK)
-    step = np.repeat(step, group // BLOCK)
-    blocks = packed_blocks(lines.reshape(-1, BLOCK), format_of(scheme), step, least)
+    return in_blocks(lines, step, least, group, layout, scheme)
+
+
+def in_blocks(
+    lines: np.ndarray,
+    step: np.ndarray,
+    least: np.ndarray,
+    group: int,
+    layout: Layout,
+    scheme: Scheme,
+) -> BlockArray:
+    """Blocks of 32 with the steps of groups, and least numbers if they have any."""
+    step, least = (np.repeat(x.ravel(), group // BLOCK) for x in (step, least))
+    given = None if scheme.symmetric_weights else least
+    blocks = packed_blocks(lines.reshape(-1, BLOCK), format_of(scheme), step, given)
     return BlockArray(new_array(blocks.reshape(*layout.kept_sizes, -1)), format_of(scheme))
 
 

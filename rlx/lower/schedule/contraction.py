@@ -61,9 +61,10 @@ class _Contraction:
         right = self.load(rhs, self.rhs_place())
         if not self.scheduler.target.contracts(self.dtype):
             return [*self.packed, self.kernel(left, right)]
-        is_left_larger = not self.computes or lhs.type.size >= rhs.type.size
-        is_left_larger = is_left_larger and not self.scheduler.target.batch_invariant
-        order = scalar.load_of(left if is_left_larger else right).index
+        goes_by_left = not self.computes or lhs.type.size >= rhs.type.size
+        if self.scheduler.target.batch_invariant:  # sizes say nothing; what is computed is slower
+            goes_by_left = not isinstance(left, Load)
+        order = scalar.load_of(left if goes_by_left else right).index
         depth = sorted(_long(self.depth), key=lambda v: -likely(order.stride_of(v)))
         if not self.computes:
             left, right = (self.packed_load(e, depth) for e in (left, right))
