@@ -78,16 +78,16 @@ def fit(model, tokens, steps, precision):
     optimizer = optim.multi_steps(adam, ACCUMULATED)
 
     @rlx.jit(precision=precision)
-    def train_step(model, memory, text):
+    def train_step(model, opt_state, text):
         loss, grads = rlx.value_and_grad(loss_of)(model, text)
-        updates, memory = optimizer.update(grads, memory, model)
-        return optim.apply_updates(model, updates), memory, loss
+        updates, opt_state = optimizer.update(grads, opt_state, model)
+        return optim.apply_updates(model, updates), opt_state, loss
 
     pieces = np.lib.stride_tricks.sliding_window_view(tokens, LENGTH + 1)  # no copy
     texts = train.batches(pieces, BATCH, key=rlx.random.key(1), steps=steps * ACCUMULATED)
-    memory, losses = optimizer.init(model), []
+    opt_state, losses = optimizer.init(model), []
     for text in train.progress(texts, description="training"):
-        model, memory, loss = train_step(model, memory, text)
+        model, opt_state, loss = train_step(model, opt_state, text)
         losses.append(loss)
     return model, np.array(losses).reshape(steps, ACCUMULATED).mean(1)
 

@@ -53,10 +53,10 @@ def train_step(state, batch):
         return nn.losses.cross_entropy(logits, batch["label"]), model
 
     (loss, model), grads = rlx.value_and_grad(loss_of, has_aux=True)(state["model"])
-    updates, memory = optimizer.update(grads, state["memory"], model)
+    updates, opt_state = optimizer.update(grads, state["opt_state"], model)
     return {
         "model": optim.apply_updates(model, updates),
-        "memory": memory,
+        "opt_state": opt_state,
         "key": key,
         "losses": state["losses"].at[state["step"]].set(loss),
         "step": state["step"] + 1,
@@ -66,7 +66,7 @@ def train_step(state, batch):
 def fit(data, steps, every, folder):
     """Train from the last checkpoint on, which holds the whole state, and save every few steps."""
     model = network(rlx.random.key(0))
-    state = {"model": model, "memory": optimizer.init(model), "key": rlx.random.key(1)}
+    state = {"model": model, "opt_state": optimizer.init(model), "key": rlx.random.key(1)}
     state |= {"losses": rnp.zeros(steps), "step": rnp.array(0)}
     with rlx.io.Checkpoints(folder) as checkpoints:
         if checkpoints.latest() is not None:

@@ -29,17 +29,17 @@ def fit(model, data, steps, rate, unseen=()):
     optimizer = optim.adam(rate)
 
     @rlx.jit
-    def train_step(model, memory, images, labels):
+    def train_step(model, opt_state, images, labels):
         grads = rlx.grad(loss_of)(model, images, labels)
-        updates, memory = optimizer.update(grads, memory, model)
-        return optim.apply_updates(model, updates), memory
+        updates, opt_state = optimizer.update(grads, opt_state, model)
+        return optim.apply_updates(model, updates), opt_state
 
-    memory, curves = optimizer.init(model), []
+    opt_state, curves = optimizer.init(model), []
     loop = train.batches(data, BATCH, key=rlx.random.key(0), steps=steps, drop_last=True)
     for step, batch in enumerate(loop):
         if step % max(steps // 20, 1) == 0:
             curves.append([train.accuracy(model(images), labels) for images, labels in unseen])
-        model, memory = train_step(model, memory, *batch)
+        model, opt_state = train_step(model, opt_state, *batch)
     return model, np.array(curves)
 
 

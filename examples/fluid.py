@@ -59,10 +59,10 @@ def recover(smoke, wanted, steps, times):
         return rnp.mean((blow(velocity, smoke, times)[-1] - wanted) ** 2)
 
     def step(state, _):
-        velocity, memory = state
+        velocity, opt_state = state
         loss, slope = rlx.value_and_grad(miss)(velocity)
-        update, memory = optimizer.update(slope, memory, velocity)
-        return (velocity + update, memory), loss
+        update, opt_state = optimizer.update(slope, opt_state, velocity)
+        return (velocity + update, opt_state), loss
 
     still = rnp.zeros((2, *smoke.shape))
     (velocity, _), losses = rlx.scan(step, (still, optimizer.init(still)), length=steps)

@@ -28,15 +28,15 @@ def export(path, images, labels, steps):
     model, optimizer = nn.MLP([64, 128, 10], key=rlx.random.key(0)), optim.adam(3e-3)
 
     @rlx.jit
-    def train_step(model, memory, images, labels):
+    def train_step(model, opt_state, images, labels):
         grads = rlx.grad(lambda m: nn.losses.cross_entropy(m(images), labels))(model)
-        updates, memory = optimizer.update(grads, memory, model)
-        return optim.apply_updates(model, updates), memory
+        updates, opt_state = optimizer.update(grads, opt_state, model)
+        return optim.apply_updates(model, updates), opt_state
 
-    memory = optimizer.init(model)
+    opt_state = optimizer.init(model)
     data, key = (images, labels), rlx.random.key(1)
     for batch in train.batches(data, 64, key=key, steps=steps, drop_last=True):
-        model, memory = train_step(model, memory, *batch)
+        model, opt_state = train_step(model, opt_state, *batch)
     count = rlx.dim("images", min=1, max=LARGEST)  # one program for batches of all sizes
     predict = rlx.export(lambda images: nn.softmax(model(images)), rlx.spec((count, 64)))
     path.parent.mkdir(parents=True, exist_ok=True)
