@@ -169,10 +169,11 @@ class Tokenizer:
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
         """Yield the text of each of `ids` as it comes; half a letter waits for the rest."""
-        stream = _library().decoders.DecodeStream(skip_special_tokens=True)
+        stream, count = _library().decoders.DecodeStream(skip_special_tokens=True), len(self)
         for number in ids:
-            piece = stream.step(self._inner, self._checked([number])[0])
-            yield piece or ""
+            if type(number) is not int or not 0 <= number < count:
+                number = self._checked([number])[0]
+            yield stream.step(self._inner, number) or ""
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
         numbers = [integer("decode: a token", i) for i in members("decode: the tokens", ids)]

