@@ -103,7 +103,7 @@ def get(port: int, path: str) -> str:
 async def stream(port: int, body: dict[str, Any], leave: float = float("inf")) -> list[float]:
     """Ask for a stream, and return when each part of the text came; leave it after a while."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    text = json.dumps({"model": "m", "stream": True, **body}).encode()
+    text = json.dumps({"stream": True, **body}).encode()
     head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     writer.write(f"{head}Content-Length: {len(text)}\r\nConnection: close\r\n\r\n".encode() + text)
     times: list[float] = []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_served import small_model
 
 import rlx
 from rlx.backends import registry
@@ -25,11 +26,11 @@ MESH = rlx.Mesh((1,), ("data",))
 PARTS = rlx.NamedSharding(MESH, rlx.P("data"))
 
 
-def started(*arguments: object) -> subprocess.Popen[str]:
+def started(*arguments: object, script: Path = SCRIPT) -> subprocess.Popen[str]:
     """The training in a process of its own: JAX counts its devices once."""
     root = str(Path(rlx.__file__).parent.parent)
     return subprocess.Popen(
-        [sys.executable, str(SCRIPT), *map(str, arguments)],
+        [sys.executable, str(script), *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -46,6 +47,16 @@ def result_of(process: subprocess.Popen[str]) -> list:
 def same(found: dict, wanted: dict) -> None:
     for name, weights in wanted.items():
         np.testing.assert_allclose(found[name], weights, ROUNDED, ROUNDED)
+
+
+def test_a_language_model_is_parted_among_two_devices():
+    apart, shapes = result_of(started(script=SCRIPT.with_name("parted_model.py")))
+    assert apart < 2e-5  # float32 sums in another order, logits near 10
+    # queries, keys and values, what is made of them, gate and up, down, norms
+    assert {"(16, 32)", "(8, 32)", "(32, 16)", "(24, 32)", "(32, 24)", "(32,)"} <= set(shapes)
+    with pytest.raises(rlx.ArgumentError, match="'model' is none of its axes"):
+        rlx.models.tensor_parallel(small_model(), MESH, "model")
+    assert "LanguageModel" in repr(rlx.models.tensor_parallel(small_model(), MESH, "data"))
 
 
 def test_four_devices_and_two_processes_train_as_one():

@@ -12,6 +12,7 @@ from .language import LanguageModel as LanguageModel
 from .loading import load as load
 from .lora import Adapter as Adapter
 from .lora_files import load_adapter as load_adapter
+from .parallel import tensor_parallel as tensor_parallel
 from .pooled import Pooled as Pooled
 from .sampling import Sampling as Sampling
 
@@ -24,5 +25,6 @@ __all__ = [
     "Sampling",
     "load",
     "load_adapter",
+    "tensor_parallel",
 ]
 __dir__ = _listed(__name__)
