@@ -263,7 +263,8 @@ def _source(value: Any) -> str:
     try:
         found = inspect.unwrap(value) if callable(value) else value.fget
         path = Path(inspect.getsourcefile(found) or "").relative_to(ROOT)
-        line = inspect.getsourcelines(found)[1]
+        code = getattr(found, "__code__", None)  # a function's line need not be searched
+        line = code.co_firstlineno if code else inspect.getsourcelines(found)[1]
     except (AttributeError, OSError, TypeError, ValueError):
         return ""
     return f"<small>Source: `{path}`, line {line}</small>"
