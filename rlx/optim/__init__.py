@@ -201,6 +201,11 @@ if not TYPE_CHECKING:  # which would take every name for one of the module
             "apply_every": "use optim.multi_steps, which gives means of gradients",
             "apply_if_finite": "use optim.scaled, which leaves out steps that are not finite",
             "clip": "use optim.clip_by_value",
+            "trace": "use optim.add_momentum",
+            "scale_by_schedule": "use optim.scale_by_learning_rate, which turns the sign",
+            "named_chain": "use optim.chain",
+            "normalize_by_update_norm": "use optim.normalize",
+            "ReduceLROnPlateau": "put optim.reduce_on_plateau at the end of optim.chain",
             **{
                 name: f"use optim.schedules.{ours}"
                 for name, ours in {
@@ -212,6 +217,8 @@ if not TYPE_CHECKING:  # which would take every name for one of the module
                     "piecewise_constant_schedule": "piecewise",
                     "warmup_cosine_decay_schedule": "warmup_cosine",
                     "warmup_exponential_decay_schedule": "warmup_exponential",
+                    "warmup_constant_schedule": "linear, which stays at its end",
+                    "sgdr_schedule": "join_schedules, of some warmup_cosine",
                     "join_schedules": "join_schedules",
                 }.items()
             },

@@ -149,6 +149,10 @@ class Batches:
 
 
 def _taken(x: Any, rows: Any) -> Any:
+    if isinstance(x, Array) and x.device == "cpu":  # NumPy takes rows in a tenth of the time
+        found = _taken(x.host(), rows)
+        found.flags.writeable = False
+        return Array(found)
     found = x[rows]
     if isinstance(found, Array) or (type(found) is np.ndarray and found.base is None):
         return found
