@@ -8,6 +8,7 @@ given away makes another text.
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Sequence
 
 from rlx.serve import PagePool, Request, Scheduler
@@ -61,9 +62,22 @@ class Memory:
         assert self.read(table) == expected
 
 
-def run_step(scheduler: Scheduler, memory: Memory, now: float = 0.0) -> bool:
-    """One step of the model of hashes; false if there is nothing to do."""
-    chunks = scheduler.plan(now)
+def run_step(
+    scheduler: Scheduler, memory: Memory, now: float = 0.0, draw: random.Random | None = None
+) -> bool:
+    """One step of the model of hashes; false if there is nothing to do.
+
+    With `draw` it makes guesses, of which some are right.
+    """
+    scheduler.plan(now)
+    for chunk in list(scheduler.chunks):
+        while draw is not None and chunk.request.table is not None and draw.random() < 0.5:
+            tokens = chunk.request.table.tokens
+            right = next_token(numbers(chunk.request.root, tokens))
+            token = draw.choice([right, right, 0, 1])
+            if not scheduler.guess(chunk.request, token):
+                break
+    chunks = scheduler.chunks
     assert sum(len(c.tokens) for c in chunks) <= scheduler.step_tokens
     assert len({c.request for c in chunks}) == len(chunks)
     memory.poison()
@@ -73,6 +87,11 @@ def run_step(scheduler: Scheduler, memory: Memory, now: float = 0.0) -> bool:
     for chunk in chunks:
         memory.check(chunk.request.table)
         if chunk.is_last:
-            sampled[chunk.request] = next_token(memory.read(chunk.request.table)[-1])
+            held = memory.read(chunk.request.table)
+            first = len(held) - chunk.guesses
+            drawn = [next_token(x) for x in held[first - 1 :]]
+            guesses = held and chunk.request.table.tokens[first:]
+            right = next((i for i, x in enumerate(guesses) if x != drawn[i]), len(guesses))
+            sampled[chunk.request] = drawn[: right + 1]
     scheduler.complete(sampled)
     return bool(chunks)

@@ -69,11 +69,14 @@ class Watch:
         self.seen: dict[object, list[str]] = {}
         draw = engine._draw
 
-        def watched(texts, logits):
-            for text, row in zip(texts, np.asarray(logits), strict=True):
-                digest = hashlib.sha256(row.tobytes()).hexdigest()
-                self.seen.setdefault(text, []).append(digest)
-            return draw(texts, logits)
+        def watched(rows, logits):
+            drawn, is_right = draw(rows, logits), True
+            for i, ((text, guesses), row) in enumerate(zip(rows, np.asarray(logits), strict=True)):
+                is_right = not guesses or (is_right and guesses[-1] == drawn.tokens[i - 1])
+                if is_right:
+                    digest = hashlib.sha256(row.tobytes()).hexdigest()
+                    self.seen.setdefault(text, []).append(digest)
+            return drawn
 
         monkeypatch.setattr(engine, "_draw", watched)
 

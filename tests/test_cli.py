@@ -32,7 +32,7 @@ def rlx_prints(capsys, monkeypatch):
     return run
 
 
-def _load(path: str, *, compute: str) -> object:
+def _load(path: str, *, compute: str, shared: bool) -> object:
     is_real = Path(path) == smollm_path()
     return smollm(compute) if is_real else rlx.models.load(path, compute=compute)
 

@@ -18,7 +18,7 @@ SCHEDULES = int(os.environ.get("SCHEDULES", "15"))
 def test_random_schedules_give_the_bits_of_requests_alone(monkeypatch):
     lone = engine(40, 16, 64, 1)
     lone_watch = Watch(lone, monkeypatch)
-    engines = [engine(10, 4, 8), engine(24, 3, 5), engine(6, 16, 32)]
+    engines = [engine(10, 4, 8), engine(24, 3, 5), engine(6, 16, 32, guesses=3)]
     watches = [Watch(each, monkeypatch) for each in engines]
     known: dict[object, tuple[list[int], list[str]]] = {}
 
@@ -45,6 +45,7 @@ def test_random_schedules_give_the_bits_of_requests_alone(monkeypatch):
             else:
                 assert watches[place].of(ticket) == digests[: len(watches[place].of(ticket))]
     assert preempted
+    assert engines[2].guessed > engines[2].right > 0
 
 
 def _run(draw: random.Random, engine: Engine) -> list[tuple[Ticket, tuple, dict]]:

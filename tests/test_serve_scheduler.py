@@ -53,7 +53,7 @@ def test_each_schedule_gives_what_requests_give_alone():
                 requests.append(_random_request(draw, scheduler, requests))
             if requests and draw.random() < 0.15:
                 scheduler.cancel(draw.choice(requests))
-            run_step(scheduler, memory, now)
+            run_step(scheduler, memory, now, draw if seed % 2 else None)
         finish(scheduler, memory)
         check(requests)
         assert sorted(map(id, scheduler.take_ended())) == sorted(map(id, requests))
@@ -172,7 +172,7 @@ def test_a_request_is_cancelled_while_its_step_runs():
     memory.poison()
     memory.write(other.table, 0)
     assert len(chunks) == 2
-    scheduler.complete({c.request: alone(c.request)[0] for c in chunks})
+    scheduler.complete({c.request: alone(c.request)[:1] for c in chunks})
     finish(scheduler, memory)
     assert request.finished == "cancelled" and request.output == []
     check([other])
@@ -213,3 +213,34 @@ def test_a_deadline_ends_a_request_where_it_is():
     assert request.finished == "deadline" and len(request.output) == 3
     assert scheduler.take_ended() == [request]
     check([request])
+
+
+def test_guesses_save_steps_and_change_nothing():
+    scheduler, memory = machine(pages=20, step_tokens=4, max_sequences=2)
+    request = scheduler.submit(Request([1, 2, 3], 8, tenant="a"))
+    wanted = alone(request)
+    scheduler.plan(0.0)
+    assert scheduler.guess(request, wanted[0]) and not scheduler.guess(request, 1)  # 4 at a time
+    assert not scheduler.guess(Request([1], 1), 1)
+    memory.poison()
+    memory.write(request.table, 0)
+    scheduler.complete({request: wanted[:2]})
+    assert request.output == wanted[:2] and request.lacking == 1
+    scheduler.plan(0.0)
+    assert all(scheduler.guess(request, 49 - wanted[2]) for _ in range(3))
+    memory.poison()
+    memory.write(request.table, 4)
+    scheduler.complete({request: wanted[2:3]})
+    assert request.output == wanted[:3] and len(request.table.tokens) == 5
+    finish(scheduler, memory)
+    check([request])
+
+
+def test_a_request_is_submitted_once():
+    scheduler, memory = machine(pages=4)
+    request = scheduler.submit(Request([1], 1))
+    with pytest.raises(AttributeValueError, match="was submitted before"):
+        scheduler.submit(request)
+    finish(scheduler, memory)
+    with pytest.raises(AttributeValueError, match="was submitted before"):
+        scheduler.submit(request)

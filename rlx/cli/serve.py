@@ -48,12 +48,17 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="the folder whose adapters callers may load while it serves",
     )  # fmt: skip
     parser.add_argument(
+        "--draft", metavar="MODEL",
+        help="a small model of the same vocabulary that guesses; else what a text repeats is",
+    )  # fmt: skip
+    parser.add_argument(
         "--pooling", choices=POOLINGS,
         help="embeddings of a language model: the mean of its states, or the last",
     )  # fmt: skip
     for name, default, about in (
         ("max-adapters", 8, "adapters that there is room for, if there are any"),
         ("adapter-rank", 16, "their greatest rank"),
+        ("guesses", 0, "next tokens that a step guesses and checks: same texts, fewer steps"),
     ):
         parser.add_argument(
             f"--{name}", type=int, default=default, metavar="N", help=f"{about} ({default})"
@@ -131,4 +136,6 @@ def _engine(asked: argparse.Namespace, model: LanguageModel) -> Engine:
         max_waiting=asked.max_waiting,
         adapters=asked.max_adapters if asked.adapter or asked.adapters_from else 0,
         adapter_rank=asked.adapter_rank,
+        guesses=asked.guesses,
+        draft=load(asked.draft, compute=asked.compute) if asked.draft else None,
     )

@@ -23,6 +23,8 @@ ABOUT = {
     "pages_free": "Pages that can be promised",
     "steps": "Steps computed",
     "tokens_computed": "Tokens computed",
+    "tokens_guessed": "Guesses of next tokens",
+    "tokens_guessed_right": "Guesses that were right",
     "tokens_written": "Tokens written",
     "workers": "Processes that compute",
     "restarts": "Processes that died and were replaced",

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import final
 
 from ..ir.errors import AttributeValueError, QueueFullError
-from ..ir.record import record
+from ..ir.record import record, replace
 from ..trace.arguments import count_of
 from .pages import PagePool, Table
 
@@ -103,6 +103,7 @@ class Chunk:
     start: int  # the position of the first
     tokens: tuple[int, ...]
     is_last: bool  # whether the next token follows from them
+    guesses: int = 0  # how many of them, at the end, are guesses of what follows
 
 
 @final
@@ -121,9 +122,9 @@ class Scheduler:
     >>> scheduler.complete({})
     >>> [(c.start, c.tokens, c.is_last) for c in scheduler.plan(now=1.0)]
     [(4, (5,), True)]
-    >>> scheduler.complete({request: 7})
+    >>> scheduler.complete({request: [7]})
     >>> chunks = scheduler.plan(now=2.0)
-    >>> scheduler.complete({request: 8})
+    >>> scheduler.complete({request: [8]})
     >>> scheduler.take_ended(), request.output
     ([Request(5 + 2 tokens, length)], [7, 8])
     """
@@ -156,9 +157,13 @@ class Scheduler:
     def submit(self, request: Request) -> Request:
         """Let a `request` wait for its turn; it is given back.
 
-        One that the cache can never hold is an `AttributeValueError` with both numbers, one more
-        than `max_waiting` a `QueueFullError`.
+        One that the cache can never hold is an `AttributeValueError` with both numbers, and so is
+        one that was submitted before; one more than `max_waiting` is a `QueueFullError`.
         """
+        if request.arrival >= 0:
+            raise AttributeValueError(
+                f"{request!r} was submitted before", fix="make another Request of its prompt"
+            )
         check_fits(self.pages, request)
         if len(self.waiting) >= self.max_waiting:
             raise QueueFullError(
@@ -196,19 +201,49 @@ class Scheduler:
         self._chunks = [self._chunk(request, count) for request, count in self._shares()]
         return self._chunks
 
-    def complete(self, sampled: Mapping[Request, int]) -> None:
-        """Take what the step made: `sampled` is the next token of each last chunk.
+    @property
+    def chunks(self) -> Sequence[Chunk]:
+        """What the step computes that was planned and is not complete."""
+        return self._chunks
 
-        Requests that were cancelled meanwhile need none.
+    def guess(self, request: Request, token: int) -> bool:
+        """Let the step that is planned also compute a guess of what follows a last chunk.
+
+        False if there is no room for the `token` in the step, or for a text of the `request` that
+        goes on after it.
+        """
+        place = next((i for i, x in enumerate(self._chunks) if x.request is request), None)
+        if place is None or request.table is None or not self._chunks[place].is_last:
+            return False
+        is_full = sum(len(chunk.tokens) for chunk in self._chunks) >= self.step_tokens
+        if is_full or len(request.table.tokens) >= request.most:
+            return False
+        chunk = self._chunks[place]
+        self.pages.write(request.table, [token])
+        self._served[request.tenant] += 1
+        grown = (*chunk.tokens, token)
+        self._chunks[place] = replace(chunk, tokens=grown, guesses=chunk.guesses + 1)
+        return True
+
+    def complete(self, sampled: Mapping[Request, Sequence[int]]) -> None:
+        """Take what the step made: `sampled` are the next tokens of each last chunk.
+
+        They are one, and one more for each guess that was right: the model drew it there. Requests
+        that were cancelled meanwhile need none.
         """
         chunks, self._chunks = self._chunks, []
         for chunk in chunks:
             request = chunk.request
             if request.table is None:  # cancelled while the step ran
                 continue
+            tokens = sampled[request] if chunk.is_last else ()
+            if chunk.guesses:
+                wrong = chunk.guesses + 1 - len(tokens)
+                self.pages.cut(request.table, len(request.table.tokens) - wrong)
             self.pages.commit(request.table)
-            if chunk.is_last:
-                self._append(request, sampled[request])
+            for token in tokens:
+                if request.finished is None:
+                    self._append(request, token)
 
     def take_ended(self) -> list[Request]:
         """The requests that ended since this was last asked; `finished` says how."""
@@ -266,7 +301,7 @@ class Scheduler:
         reading = [r for r in self.running if r.lacking > 1]
         left = self.step_tokens - len(writing)
         shares = [(r, 1) for r in writing]
-        for request in sorted(reading, key=lambda r: (-r.priority, r.arrival)):
+        for request in sorted(reading, key=self._turn):
             count = min(left, request.lacking)
             if count:
                 shares.append((request, count))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..models.lora import Stack
 from ..models.steps import Batch, Steps
 from ..trace import pytree
 from ..transforms.jit.jit import jit
+from .scheduler import Chunk
 
 
 class PagedSteps:
@@ -34,6 +36,28 @@ class PagedSteps:
         where = np.zeros(self._count, bool)
         where[list(pages)] = True
         self._pages = [self._poison(x, where) for x in self._pages]
+
+
+def batch_of(chunks: Sequence[Chunk], rows: Sequence[int]) -> Batch:
+    """The tokens of `chunks` in one line.
+
+    So many `rows` at the end of each ask for a next token.
+    """
+    counts = [len(chunk.tokens) for chunk in chunks]
+    tables = [chunk.request.table.pages for chunk in chunks if chunk.request.table]
+    table = np.zeros((len(chunks), max(map(len, tables))), "int32")
+    for row, pages in zip(table, tables, strict=True):
+        row[: len(pages)] = pages
+    ends = itertools.accumulate(counts)
+    places = (range(c.start, c.start + len(c.tokens)) for c in chunks)
+    last = (range(end - n, end) for end, n in zip(ends, rows, strict=True))
+    return Batch(
+        np.array([token for chunk in chunks for token in chunk.tokens], "int32"),
+        np.array([place for each in places for place in each], "int32"),
+        np.repeat(np.arange(len(chunks), dtype="int32"), counts),
+        table,
+        np.array([place for each in last for place in each], "int32"),
+    )
 
 
 def _poisoned(pages: Any, where: Any) -> Any:
