@@ -391,6 +391,9 @@ def test_the_command_line_serves_and_finishes_what_it_began(model, path):
         with httpx.stream("POST", f"{address}/v1/completions", json=body, timeout=60) as answer:
             for number, event in enumerate(answer.iter_lines()):
                 if number == 0:  # its worker dies, and then it is told to end
+                    assert httpx.get(f"{address}/ready").json() == {"ready": True}
+                    metrics = httpx.get(f"{address}/metrics").text
+                    assert "rlx_workers 1.0" in metrics and "rlx_pages_free" in metrics
                     (worker,) = httpx.get(f"{address}/health").json()["workers"]
                     os.kill(worker["pid"], signal.SIGKILL)
                     process.send_signal(signal.SIGTERM)

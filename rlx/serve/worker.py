@@ -59,6 +59,7 @@ class Began(NamedTuple):
     sequences: int
     adapters: int  # that there is room for
     rank: int
+    numbers: dict[str, float]  # of the engine
 
 
 class Failed(NamedTuple):
@@ -99,7 +100,7 @@ def serve(connection: Any, life: Life, make: Callable[[], Engine], patience: flo
             return
         pages, most = engine.scheduler.pages, engine.scheduler.max_sequences
         room = engine.adapters.count, engine.adapters.rank
-        connection.send(Began(pages.count, pages.size, most, *room))
+        connection.send(Began(pages.count, pages.size, most, *room, engine.numbers()))
         _Served(connection, life, engine, patience).run()
 
 

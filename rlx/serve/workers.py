@@ -235,7 +235,8 @@ class Workers(Writer):
     def numbers(self) -> dict[str, float]:
         """The numbers of all workers together, and of the workers."""
         with self._news:
-            found = {"workers": float(sum(lane.is_ready for lane in self._lanes))}
+            found = dict.fromkeys(self._began.numbers if self._began else (), 0.0)
+            found |= {"workers": float(sum(lane.is_ready for lane in self._lanes))}
             found |= {"restarts": float(self.restarts)}
             for lane in self._lanes:
                 for name, value in lane.numbers.items():
@@ -265,7 +266,7 @@ class Workers(Writer):
     def _begin(self, lane: Lane, began: Began) -> None:
         """Take a lane's worker into use: it is ready."""
         with self._news:
-            self._began, lane.is_ready = began, True
+            self._began, lane.is_ready, lane.numbers = began, True, began.numbers
             self._give_all()
             self._news.notify_all()
 
