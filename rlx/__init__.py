@@ -143,6 +143,7 @@ if TYPE_CHECKING:
     from .interop.to_jax import to_jax as to_jax, to_stablehlo as to_stablehlo
     from .io import load as load, save as save
     from .quantization.quantize import quantize as quantize
+    from .rewriting.autograph import autograph as autograph
     from .runtime import distributed as distributed
     from .runtime.supports import supports as supports
     from .tools.costs import explain_device as explain_device
@@ -223,6 +224,7 @@ else:
             "interop.coreml": "export_coreml",
             "io": "load save",
             "quantization": "quantize",
+            "rewriting.autograph": "autograph",
             "runtime.supports": "supports",
             "tools.costs": "explain_device",
             "tools.measure": "CacheBuster Tick time_ns",

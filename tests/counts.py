@@ -33,6 +33,7 @@ FEATURES = frozenset(
         "quantization",
         "serve",
         "train",
+        "rewriting",
         "viz",
         "workers",
     }

@@ -53,6 +53,7 @@ MAY_IMPORT = {  # floor -> the floors below it
     "models": (*MODELS, "runtime", "nn", "io"),
     "workers": ("ir", "trace"),
     "serve": (*EVERYTHING, "nn", "optim", "io", "models", "workers"),
+    "rewriting": ("ir", "trace", "transforms", "numpy"),
     "viz": (*EVERYTHING, "nn", "optim"),
     "cli": (*EVERYTHING, "nn", "optim", "io", "models", "interop", "serve", "viz"),
 }
