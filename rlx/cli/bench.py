@@ -159,8 +159,10 @@ class OfLlamaCpp:
     def writing(self, prompt: Sequence[int], rows: int) -> Callable[[], None]:
         """What writes some tokens of several texts."""
         self._clear()
-        for row in range(rows):
-            self._decode([(token, i, row) for i, token in enumerate(prompt)], 1)
+        self._decode([(token, i, 0) for i, token in enumerate(prompt)], 1)
+        library = self._library
+        for row in range(1, rows):  # which have read the same
+            library.llama_memory_seq_cp(library.llama_get_memory(self._context), 0, row, -1, -1)
 
         def write() -> None:
             for i in range(STEPS):
