@@ -58,6 +58,11 @@ class Sampling:
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     seed: int = 0
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether tokens that came before count."""
+        return (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) != (1, 0, 0)
+
 
 NOT_NEGATIVE = (lambda x: x >= 0), "a number from 0 on"
 POSITIVE = (lambda x: x > 0), "a number above 0"

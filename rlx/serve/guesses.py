@@ -20,7 +20,7 @@ from ..models.generation import Request as Text
 from ..models.language import LanguageModel
 from ..models.sampling import Drawn, Settled
 from .scheduler import Chunk, Request, Scheduler
-from .steps import PagedSteps, batch_of
+from .steps import PagedSteps, batch_of, few_sizes
 
 GRAM = 3  # tokens that came before, after which a text is guessed to go on as it did then
 Row = tuple[Text, Sequence[int]]  # a text, and the guesses that come before the token to be drawn
@@ -51,12 +51,14 @@ def guesser(
 
 def draw(rows: Sequence[Row], logits: Any) -> Drawn:
     """The next token of each row, whose `logits` are f32[rows, vocabulary]."""
-    histories = [[*text.prompt, *text.tokens, *before] for text, before in rows]
     texts = [text for text, _ in rows]
     start = np.array([len(x.prompt) for x in texts], "int32")
-    count = np.array([len(x) for x in histories], "int32")
-    history = np.zeros((len(rows), int(count.max())), "int32")
-    for row, tokens in zip(history, histories, strict=True):
+    count = np.array([len(x.prompt) + len(x.tokens) + len(before) for x, before in rows], "int32")
+    looks_back = any(x.sampling.looks_back for x in texts)
+    width = few_sizes(int(count.max())) if looks_back else 1
+    history = np.zeros((len(rows), width), "int32")
+    for row, (text, before) in zip(history, rows if looks_back else (), strict=False):
+        tokens = [*text.prompt, *text.tokens, *before]
         row[: len(tokens)] = tokens
     how = Settled([x.sampling for x in texts], [x.mask for x in texts])
     return how.draw(logits, history, start, count, any(x.is_listed for x in texts))

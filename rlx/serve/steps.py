@@ -38,6 +38,11 @@ class PagedSteps:
         self._pages = [self._poison(x, where) for x in self._pages]
 
 
+def few_sizes(count: int) -> int:
+    """A power of two, at least `count`: a call of new sizes takes milliseconds."""
+    return 1 << (count - 1).bit_length()
+
+
 def batch_of(chunks: Sequence[Chunk], rows: Sequence[int]) -> Batch:
     """The tokens of `chunks` in one line.
 
@@ -45,7 +50,7 @@ def batch_of(chunks: Sequence[Chunk], rows: Sequence[int]) -> Batch:
     """
     counts = [len(chunk.tokens) for chunk in chunks]
     tables = [chunk.request.table.pages for chunk in chunks if chunk.request.table]
-    table = np.zeros((len(chunks), max(map(len, tables))), "int32")
+    table = np.zeros((len(chunks), few_sizes(max(map(len, tables)))), "int32")
     for row, pages in zip(table, tables, strict=True):
         row[: len(pages)] = pages
     ends = itertools.accumulate(counts)
