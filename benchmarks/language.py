@@ -113,8 +113,9 @@ def _requantized(folder: Path) -> dict[str, Path]:
         found[name] = folder / f"{name}.gguf"
         how = llama_cpp.llama_model_quantize_default_params()
         how.nthread, how.ftype, how.allow_requantize = os.cpu_count() or 1, number, True
-        given = str(smollm()).encode(), str(found[name]).encode(), ctypes.byref(how)
-        assert llama_cpp.llama_model_quantize(*given) == 0, f"llama.cpp made no {name}"
+        given: Any = str(smollm()).encode(), str(found[name]).encode(), ctypes.byref(how)
+        failed = llama_cpp.llama_model_quantize(*given)
+        assert not failed, f"llama.cpp made no {name}"
     return found
 
 
