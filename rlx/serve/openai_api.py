@@ -39,7 +39,10 @@ COMMON = {
     *NUMBERS,
 }
 MOST_BIASES, MOST_BIAS = 1024, 100
-IGNORED = {"metadata", "store", "service_tier", "parallel_tool_calls", "safety_identifier"}
+IGNORED = {
+    *("metadata", "store", "service_tier", "parallel_tool_calls", "safety_identifier"),
+    "prompt_cache_key",
+}
 # what this server has not -> the values that ask for nothing
 ABSENT: dict[str, tuple[Any, ...]] = {
     "tools": (None, []),
@@ -250,9 +253,9 @@ def _message(given: Any, param: str) -> dict[str, str]:
         raise BadRequest(f"{param}.role must be one of {', '.join(ROLES)}", f"{param}.role")
     content = given.get("content")
     if isinstance(content, list):
-        parts = [x.get("text") if isinstance(x, dict) else None for x in content]
-        kinds = {x.get("type") for x in content if isinstance(x, dict)}
-        if kinds != {"text"} or not all(isinstance(x, str) for x in parts):
+        are_texts = [isinstance(x, dict) and x.get("type") == "text" for x in content]
+        parts = [x.get("text") for x, is_text in zip(content, are_texts, strict=True) if is_text]
+        if not content or not all(are_texts) or not all(isinstance(x, str) for x in parts):
             raise BadRequest(
                 f"{param}.content may have parts of type text only", f"{param}.content"
             )
