@@ -76,7 +76,9 @@ class ReferenceBackend(Backend):
             return results[0] if len(results) == 1 else results
 
         stages = lambda: {"hir": show(graph)}  # noqa: E731
-        return Executable(entry, miss, stages, lambda: "every op: NumPy reference")
+        return Executable(
+            entry, miss, make_stages=stages, make_report=lambda: "every op: NumPy reference"
+        )
 
 
 def _apart(result: np.ndarray, given: Sequence[np.ndarray]) -> np.ndarray:
