@@ -7,7 +7,7 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, final
@@ -62,7 +62,8 @@ class Server:
             for prompt in asked.prompts:
                 if asked.is_chat:  # a template runs in a process: others go on meanwhile
                     prompt = await asyncio.to_thread(self.engine.model.chat_ids, prompt)
-                made += self._samples(prompt, asked, tenant)
+                for listener in self._samples(prompt, asked, tenant):
+                    made.append(listener)  # one by one: an error cancels those before it
         except QueueFullError as error:
             self._cancel(made)
             raise BadRequest(error.what, status=429, code="queue_full") from None
@@ -71,16 +72,17 @@ class Server:
             raise BadRequest(f"{error.what}; {error.fix}") from None
         return made
 
-    def _samples(self, prompt: Any, asked: Asked, tenant: str) -> list[Listener]:
+    def _samples(self, prompt: Any, asked: Asked, tenant: str) -> Iterator[Listener]:
         """One request for each sample of a prompt; the others share what the first computes."""
-        made: list[Listener] = []
+        after = None
         start = asked.options.get("seed", secrets.randbits(32))
         for number in range(asked.samples):
-            seed, after = (start + number) % 2**32, made[0].ticket if made else None
+            seed = (start + number) % 2**32
             how = {"tenant": tenant, "timeout": self.timeout, "after": after}
             how["adapter"] = None if asked.model in (None, self.name) else asked.model
-            made.append(self.runner.submit(prompt, **how, **{**asked.options, "seed": seed}))
-        return made
+            listener = self.runner.submit(prompt, **how, **{**asked.options, "seed": seed})
+            after = after or listener.ticket
+            yield listener
 
     def _cancel(self, listeners: Sequence[Listener]) -> None:
         for listener in listeners:
