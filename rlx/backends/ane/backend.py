@@ -79,7 +79,9 @@ class AneBackend(Backend):
             return found[0] if len(found) == 1 else found
 
         make_stages = lambda: {name: show(g) for name, g in stages.items()}  # noqa: E731
-        return Executable(entry, MISS, make_stages, lambda: "every op: Core ML")
+        return Executable(
+            entry, MISS, make_stages=make_stages, make_report=lambda: "every op: Core ML"
+        )
 
     def examine(self, graph: Graph) -> dict[str, Counter[str]]:
         """What would become of the ops of a graph."""
