@@ -223,6 +223,8 @@ def test_files_of_peft_and_llama_cpp_are_read(model, tmp_path):
 WRONG = [
     ({"use_dora": True}, "use_dora is 'true', which rlx has not"),
     ({"peft_type": "IA3"}, "peft_type is"),
+    ({"init_lora_weights": "pissa"}, "init_lora_weights is '\"pissa\"', which rlx has not"),
+    ({"use_rslora": "false"}, "use_rslora is"),
     ({"alpha_pattern": {"layers.*": 3}}, r"has the pattern 'layers.\*'"),
     ({"alpha_pattern": {"v_proj": "x"}}, "alpha_pattern.v_proj is 'x', not a finite number"),
     ({"lora_alpha": None}, "lora_alpha is 'None', not a finite number"),

@@ -167,12 +167,16 @@ def test_more_prompts_than_may_wait_are_continued_and_an_error_ends_all():
 def test_a_step_that_fails_ends_the_engine(monkeypatch):
     one = Engine(small_model(), cache="16K", page_size=4, step_tokens=8, max_sequences=4)
     tickets = [one.submit([5, 6], max_tokens=4) for _ in range(2)]
+    streamed = one.stream([5, 7], max_tokens=4)
     monkeypatch.setattr(one, "_draw", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         one.step()
     assert [t.reason for t in tickets] == ["error", "error"]
-    with pytest.raises(rlx.DeviceFailure, match="a step raised ZeroDivisionError"):
-        one.generate([5, 6])
+    error = one.error
+    for ask in (lambda: one.generate([5, 6]), one.step, lambda: list(streamed)):
+        with pytest.raises(rlx.DeviceFailure, match="a step raised ZeroDivisionError") as found:
+            ask()
+        assert found.value.__cause__ is error is one.error
 
 
 @pytest.mark.parametrize("device", ["reference", "xla"])

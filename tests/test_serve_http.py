@@ -252,6 +252,8 @@ def test_adapters_are_loaded_and_unloaded_while_it_serves(model, tmp_path):
             status, text = post(load, lora_name="x", lora_path="broken.safetensors")
             assert status == 400 and str(tmp_path) not in text
             assert post(load, lora_name=3)[0] == 400
+            half = {"content": b'{"lora_name": "\\ud800", "lora_path": "legal.safetensors"}'}
+            assert httpx.post(load, **half).status_code == 400
             assert post(unload, lora_name="legal")[0] == 200
             assert post(unload, lora_name="legal")[0] == 404
             assert [m.id for m in client.models.list()] == ["small"]
@@ -259,7 +261,8 @@ def test_adapters_are_loaded_and_unloaded_while_it_serves(model, tmp_path):
 
 def test_adapters_of_any_place_are_not_loaded(address):
     body = {"lora_name": "x", "lora_path": "/etc/passwd"}
-    assert httpx.post(f"{address}/v1/load_lora_adapter", json=body).status_code == 403
+    assert post(f"{address}/v1/load_lora_adapter", **body)[0] == 403
+    assert post(f"{address}/v1/unload_lora_adapter", lora_name="x")[0] == 403
 
 
 def test_embeddings_are_those_of_the_model(model, address):

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ def make(path: str, **options) -> Engine:
     """The engine of a worker."""
     model = rlx.models.load(path, shared=True)
     options = {"step_tokens": 32, "max_sequences": 8, "adapters": 2, "adapter_rank": 2, **options}
+    options["max_waiting"] = 1  # who asks the workers bounds them
     engine = Engine(model, cache="2M", **options)
     plan = engine.scheduler.plan
 
@@ -59,7 +61,7 @@ def path(tmp_path_factory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def workers(path, alone):
-    with Workers(rlx.models.load(path), functools.partial(make, str(path)), patience=3.0) as made:
+    with Workers(rlx.models.load(path), functools.partial(make, str(path)), patience=8.0) as made:
         yield made
 
 
@@ -96,6 +98,28 @@ def test_workers_write_what_an_engine_writes(workers, alone):
     first = workers.submit("hello", max_tokens=5)
     second = workers.submit("hello", max_tokens=5, seed=1, after=first)
     assert ends([first, second], workers) == [alone("hello", max_tokens=5)] * 2
+    assert second.request.after is first.request
+
+
+def test_a_stop_text_ends_what_was_guessed(path, alone):
+    engine, text = make(str(path), guesses=4), alone("ab", max_tokens=40).text
+    for size in range(3, 20):
+        ticket = engine.submit("ab", max_tokens=40, stop=text[:size])
+        while engine.step():
+            pass
+        assert ticket.request.output == ticket.completion().tokens
+    assert engine.right
+
+
+def test_numbers_are_told_after_a_request_is_cancelled(workers):
+    ticket = workers.submit("ab", max_tokens=400)
+    until = time.monotonic() + 20
+    while workers.numbers()["running"] != 1 and time.monotonic() < until:
+        workers.step()
+    workers.cancel(ticket)
+    while workers.numbers()["running"] and time.monotonic() < until:
+        time.sleep(0.01)
+    assert workers.numbers()["running"] == 0
 
 
 def test_errors_are_those_of_an_engine(workers):
@@ -104,6 +128,7 @@ def test_errors_are_those_of_an_engine(workers):
         ("ab", {"max_tokens": 1 << 20}, rlx.BoundsError, "context"),
         ([1 << 20], {}, rlx.BoundsError, "there is no token"),
         ("ab", {"tenant": 3}, rlx.ArgumentError, "tenant is 3, not a text"),
+        ("ab", {"logit_bias": MappingProxyType({1: 1.0})}, rlx.ArgumentError, "cannot be sent"),
         ("ab", {"timeout": "soon"}, rlx.ArgumentError, "timeout is 'soon'"),
     ):
         with pytest.raises(kind, match=message):

@@ -30,6 +30,9 @@ ONLY: dict[str, tuple[Any, ...]] = {
     "bias": ("none", None),
     "use_dora": (False, None),
     "use_qalora": (False, None),
+    "use_rslora": (True, False, None),
+    "init_lora_weights": (True, False, None, "gaussian", "orthogonal", "eva"),  # else W changed
+    "alora_invocation_tokens": (None,),
     "fan_in_fan_out": (False, None),
     "lora_bias": (False, None),
     "modules_to_save": (None, []),

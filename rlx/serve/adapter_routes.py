@@ -10,6 +10,8 @@ from ..ir.errors import RlxError
 from .adapters import Adapters
 from .openai_api import BadRequest
 
+MOST_LETTERS = 1024  # of a name or path
+
 
 async def load(adapters: Adapters | None, folder: Path | None, body: Any, taken: str) -> str:
     """Attach the adapter that a `body` asks for.
@@ -21,8 +23,7 @@ async def load(adapters: Adapters | None, folder: Path | None, body: Any, taken:
     again = body.get("load_inplace", False)
     if not isinstance(again, bool):
         raise BadRequest("load_inplace must be true or false", "load_inplace")
-    if folder is None or adapters is None:
-        raise BadRequest("this server loads no adapters: it has no folder for them", status=403)
+    adapters, folder = _open(adapters, folder)
     if name == taken or (name in adapters and not again):
         raise BadRequest(f"the name {name!r} is taken already", "lora_name")
     try:
@@ -39,19 +40,25 @@ async def load(adapters: Adapters | None, folder: Path | None, body: Any, taken:
     return f"Success: LoRA adapter '{name}' added successfully."
 
 
-def unload(adapters: Adapters | None, body: Any) -> str:
+def unload(adapters: Adapters | None, folder: Path | None, body: Any) -> str:
     """Drop the adapter that a `body` names as `lora_name`; returns what to say of it.
 
-    Raises a `BadRequest`.
+    Callers drop none where they may load none. Raises a `BadRequest`.
     """
     name = _text(body, "lora_name")
-    if adapters is None:
-        raise BadRequest("this server has no adapters", "lora_name", status=404)
+    adapters, _ = _open(adapters, folder)
     try:
         adapters.drop(name)
     except RlxError as error:
         raise BadRequest(error.what, "lora_name", status=404) from None
     return f"Success: LoRA adapter '{name}' removed successfully."
+
+
+def _open(adapters: Adapters | None, folder: Path | None) -> tuple[Adapters, Path]:
+    """The adapters that callers may change, and the folder they come from."""
+    if folder is None or adapters is None:
+        raise BadRequest("this server loads no adapters: it has no folder for them", status=403)
+    return adapters, folder
 
 
 def _text(body: Any, name: str) -> str:
@@ -60,4 +67,6 @@ def _text(body: Any, name: str) -> str:
     found = body.get(name)
     if not isinstance(found, str) or not found:
         raise BadRequest(f"{name} must be a text", name)
+    if len(found) > MOST_LETTERS or found.encode("utf-8", "replace").decode() != found:
+        raise BadRequest(f"{name} must be plain text of up to {MOST_LETTERS} letters", name)
     return found

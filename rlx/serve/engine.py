@@ -170,10 +170,7 @@ class Engine(Writer):
         error a `DeviceFailure`.
         """
         if self.error is not None:
-            raise DeviceFailure(
-                f"the engine has ended: a step raised {type(self.error).__name__}",
-                fix="make another engine; the first error says why",
-            ) from self.error
+            raise _ended(self.error)
         text = self.model.text(prompt, **options)
         seconds = None if timeout is None else number("submit: timeout", timeout)
         with self._lock, ExitStack() as undo:
@@ -226,9 +223,11 @@ class Engine(Writer):
         """Compute one step of all requests; false if there was nothing to do.
 
         A step that raises an error ends all requests, and the engine: what its pages hold is not
-        known then.
+        known then, and any further step is a `DeviceFailure`.
         """
         with self._turn:
+            if self.error is not None:
+                raise _ended(self.error)
             try:
                 is_busy = self._step()
                 self.beat = time.monotonic()
@@ -289,6 +288,7 @@ class Engine(Writer):
         with self._lock:
             self.error = error
             for ticket in list(self._tickets.values()):
+                ticket.error = _ended(error)
                 self.scheduler.cancel(ticket.request, "error")
             self._forget_ended()
 
@@ -315,18 +315,19 @@ class Engine(Writer):
     def _taken(self, asked: Sequence[tuple[Ticket, Sequence[int]]], drawn: Drawn) -> Taken:
         """Tell tickets their tokens up to the first wrong guess, which are given back.
 
-        Who was cancelled hears nothing.
+        Whose text has ended hears nothing more.
         """
         found, row = {}, 0
         for ticket, guesses in asked:
             tokens = drawn.tokens[row : row + len(guesses) + 1]
             wrong = (i for i, x in enumerate(guesses) if x != tokens[i])
             right = next(wrong, len(guesses))
-            for place in range(right + 1):
-                if not ticket.reason:
-                    self.written += 1
-                    ticket.tell(ticket.text.take(tokens[place], *drawn.of(row + place)))
-            found[ticket.request] = tokens[: right + 1]
+            taken = 0
+            while taken <= right and not ticket.reason:
+                ticket.tell(ticket.text.take(tokens[taken], *drawn.of(row + taken)))
+                taken += 1
+            self.written += taken
+            found[ticket.request] = tokens[:taken]
             self.guessed, self.right = self.guessed + len(guesses), self.right + right
             row += len(guesses) + 1
         return found
@@ -340,6 +341,16 @@ class Engine(Writer):
             if adapter is not None:
                 adapter.release()
             self._tickets.pop(request).tell()
+
+
+def _ended(error: BaseException) -> DeviceFailure:
+    """What requests hear after a step that raised an `error`."""
+    made = DeviceFailure(
+        f"the engine has ended: a step raised {type(error).__name__}",
+        fix="make another engine; the first error says why",
+    )
+    made.__cause__ = error
+    return made
 
 
 def _page_bytes(model: LanguageModel, size: int, name: str) -> int:

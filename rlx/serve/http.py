@@ -194,7 +194,7 @@ class Server:
         """Drop the adapter that a `request` names."""
         self.door.tenant(request)
         return PlainTextResponse(
-            adapter_routes.unload(self.engine.adapters, await self.door.body(request))
+            adapter_routes.unload(self.engine.adapters, self._folder, await self.door.body(request))
         )
 
     def _check_model(self, name: str | None) -> None:

@@ -75,6 +75,7 @@ class Job:
             self.is_fresh = self.is_suspect = False
             self.kills = 0
         if news.reason:
+            self.ticket.error = news.error
             self.end(news.reason)
 
     def end(self, reason: str) -> None:

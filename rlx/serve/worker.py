@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, final
@@ -76,6 +77,7 @@ class News(NamedTuple):
     logprobs: list[float]
     likeliest: list[dict[int, float]]
     reason: str  # how it ended; "" before
+    error: Exception | None = None  # why it was refused
 
 
 class Told(NamedTuple):
@@ -98,6 +100,7 @@ def serve(connection: Any, life: Life, make: Callable[[], Engine], patience: flo
         except Exception as error:
             connection.send(Failed(_sendable(error)))
             return
+        engine.scheduler.max_waiting = sys.maxsize  # the one who asks bounds them
         pages, most = engine.scheduler.pages, engine.scheduler.max_sequences
         room = engine.adapters.count, engine.adapters.rank
         connection.send(Began(pages.count, pages.size, most, *room, engine.numbers()))
@@ -122,7 +125,7 @@ class _Served:
 
     def run(self) -> None:
         """Compute until nothing more is needed."""
-        is_busy = True
+        is_busy, before = True, self._engine.numbers()
         while not is_orphan():
             while self._connection.poll(0 if is_busy else IDLE):
                 message = self._connection.recv()
@@ -132,9 +135,10 @@ class _Served:
                 is_busy = True
             self._life.beat(self._patience)
             is_busy = self._engine.step()
-            news = list(self._news())
-            if news:
-                self._connection.send(Told(news, self._engine.numbers()))
+            told = Told(list(self._news()), self._engine.numbers())
+            if told.news or told.numbers != before:
+                self._connection.send(told)
+            before = told.numbers
 
     def _handle(self, message: Submit | Cancel | Attach | Drop) -> None:
         match message:
@@ -154,8 +158,8 @@ class _Served:
         sooner = None if after is None else self._tickets.get(after)
         try:
             ticket = self._engine.submit(prompt, after=sooner, **options)
-        except RlxError:
-            news = [News(number, [], [], [], "error")]
+        except RlxError as error:
+            news = [News(number, [], [], [], "error", error)]
             self._connection.send(Told(news, self._engine.numbers()))
             return
         for token in written:  # it goes on as one that was preempted

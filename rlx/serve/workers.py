@@ -13,6 +13,7 @@ way, or alone from the beginning, is refused.
 from __future__ import annotations
 
 import itertools
+import pickle
 import threading
 import time
 from collections import deque
@@ -20,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Self, final
 
-from ..ir.errors import DeviceFailure, QueueFullError, WorkerLostError
+from ..ir.errors import ArgumentError, DeviceFailure, QueueFullError, WorkerLostError
 from ..models.language import LanguageModel
 from ..trace.arguments import bytes_of, callable_of, count_of
 from ..trace.axes import integer, number
@@ -133,7 +134,8 @@ class Workers(Writer):
             raise DeviceFailure(
                 "there are no workers any more", fix="make others; the first error says why"
             ) from self.error
-        made = self._ticket(prompt, timeout, listener, options)
+        made = self._ticket(prompt, timeout, after, listener, options)
+        options = _sent(options)
         name = options.pop("adapter", None)
         with self._news, ExitStack() as undo:
             handle = None if name is None else self.adapters.take(name)
@@ -152,6 +154,7 @@ class Workers(Writer):
         self,
         prompt: str | Sequence[int],
         timeout: float | None,
+        after: Ticket | None,
         listener: Callable[[], None] | None,
         options: Mapping[str, Any],
     ) -> Ticket:
@@ -165,6 +168,7 @@ class Workers(Writer):
             priority=integer("submit: priority", options.get("priority", 0)),
             tenant=tenant_of(options.get("tenant", "")),
             deadline=None if limit is None else time.monotonic() + limit,
+            after=None if after is None else after.request,
         )
         return Ticket(text, request, listener)
 
@@ -348,6 +352,17 @@ class Workers(Writer):
         """The lane that is to have the next request: the wanted one, or that with the fewest."""
         found = [lane for lane in self._lanes if lane.is_ready and lane.probe is None]
         return wanted if wanted in found else min(found, key=lambda x: len(x.jobs), default=None)
+
+
+def _sent(options: dict[str, Any]) -> dict[str, Any]:
+    """Options as workers get them, now and later, whatever becomes of those given."""
+    try:
+        return pickle.loads(pickle.dumps(options))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ArgumentError(
+            f"submit: an option cannot be sent to a worker: {error}",
+            fix="give numbers, texts, lists and dicts",
+        ) from None
 
 
 def _refusal(how: str = "") -> WorkerLostError:
