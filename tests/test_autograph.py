@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 
 import numpy as np
@@ -211,6 +212,80 @@ def lambda_free(n):
     return found
 
 
+def doubled(fn):
+    @functools.wraps(fn)
+    def wrapper(x):
+        if x > 0:
+            return 2 * fn(x)
+        return fn(x)
+
+    return wrapper
+
+
+def test_a_decorator_below_is_kept():
+    f = rlx.autograph(doubled(lambda x: x + 1))
+    assert f(3.0) == 8.0 and float(rlx.jit(f)(np.float32(3))) == 8.0
+
+
+class Base:
+    __factor = 3.0
+
+    def scaled(self, x):
+        return x * self.__factor
+
+
+class Model(Base):
+    __shift = 1.0
+
+    @rlx.autograph
+    def scaled(self, x):
+        if x > 0:
+            x = super().scaled(x) + self.__shift
+        return x
+
+
+def test_methods_have_super_and_private_names():
+    assert Model().scaled(2.0) == 7.0 and Model().scaled(-2.0) == -2.0
+    assert float(rlx.jit(Model().scaled)(np.float32(2))) == 7.0
+
+
+def names_of_all_kinds(x, kind):
+    if kind:
+        import math as m
+        from math import pi
+
+        match kind:
+            case {"a": found, **rest}:
+                pass
+            case [found, *rest]:
+                pass
+        _ = [last := i for i in range(3)]
+    text = """
+    two
+spaces"""
+    return x * m.floor(pi) + found + len(rest) + last + len(text)
+
+
+def test_every_way_to_set_a_variable():
+    for kind in ({"a": 4.0, "b": 1.0}, [4.0, 1.0, 2.0]):
+        assert rlx.autograph(names_of_all_kinds)(2.0, kind) == names_of_all_kinds(2.0, kind)
+
+
+def test_a_variable_that_is_not_set_is_not_set():
+    @rlx.autograph
+    def f(x, is_set):
+        if is_set:
+            y = x
+        if not is_set:
+            return y == 1
+        del y
+        return "y" in locals()
+
+    assert f(1.0, True) is False
+    with pytest.raises(UnboundLocalError):
+        f(1.0, False)
+
+
 # -- errors ----------------------------------------------------------------------------------------
 
 
@@ -230,6 +305,40 @@ def text_changes(x):
     if x > 0:  # the line
         kind = "b"
     return x, kind
+
+
+def compares_unset(x):
+    if x > 0:
+        y = x
+    return y == 1, x  # the line
+
+
+def returns_unset(x):
+    if x > 0:
+        y = x
+    return x, y  # the line
+
+
+def appends(x):
+    found = []
+    if x > 0:  # the line
+        found.append(x)
+    return found
+
+
+def appends_often(x):
+    found = []
+    for i in range(x):  # the line
+        found.append(i)
+    return found
+
+
+def fills(x):
+    found = {}
+    while x > 0:  # the line
+        found.update(a=1)
+        x = x - 1
+    return found
 
 
 def leaves(x):
@@ -262,6 +371,11 @@ def grows(x):
     [
         (unset, rlx.ArgumentError, "'y' is set in a part that depends on a traced value"),
         (text_changes, rlx.ArgumentError, "'kind' is a str"),
+        (compares_unset, rlx.ArgumentError, "'y' is set in a part that depends on a traced value"),
+        (returns_unset, rlx.ArgumentError, "'y' is set in a part that depends on a traced value"),
+        (appends, rlx.ArgumentError, "'found' is a list, which an `if`"),
+        (appends_often, rlx.ArgumentError, "'found' is a list, which a loop"),
+        (fills, rlx.ArgumentError, "'found' is a dict, which a loop"),
         (leaves, rlx.ConcretizationError, "bool"),
         (other_types, rlx.DtypeError, "i32"),
         (other_shapes, rlx.RlxError, "f32[2]"),
@@ -271,7 +385,7 @@ def grows(x):
 )
 def test_errors_name_the_users_line(fn, kind, said):
     with pytest.raises(kind) as caught:
-        rlx.jit(rlx.autograph(fn))(np.float32(1))
+        rlx.jit(rlx.autograph(fn))(np.int32(1) if fn is appends_often else np.float32(1))
     text = str(caught.value)
     assert said in text
     assert f"test_autograph.py:{number_of(fn, '# the line')} in {fn.__name__}" in text

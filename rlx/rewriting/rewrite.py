@@ -1,12 +1,12 @@
 """Rewriting a function: statements become calls, lines stay where they are."""
 
 from __future__ import annotations
+import __future__ as futures
 
 import ast
 import copy
 import inspect
 import linecache
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType
 from typing import Any
@@ -14,8 +14,10 @@ from typing import Any
 from ..ir.errors import ArgumentError
 
 LEAVES = (ast.Break, ast.Continue, ast.Return)
+FUTURES = sum(getattr(futures, x).compiler_flag for x in set(futures.all_feature_names))
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.MatchAs, ast.MatchStar)
 MOST_COPIES = 64  # of statements behind an `if` that returns
 SIMPLE = (ast.Name, ast.Constant, ast.Attribute)
 
@@ -31,28 +33,39 @@ def rewritten(fn: Callable[..., Any], helpers: str) -> CodeType:
             argument.annotation = None
     tree.args.defaults = [ast.Constant(None) for _ in tree.args.defaults]
     tree.args.kw_defaults = [d and ast.Constant(None) for d in tree.args.kw_defaults]
-    tree.body = _Rewriter(helpers).block(tree.body, is_function=True)
-    free = [*fn.__code__.co_freevars, helpers]
-    outer = ast.FunctionDef("_rlx_outer", _arguments(free), [tree], [], lineno=1)  # type: ignore[call-overload]
+    own = next((a.arg for a in (*tree.args.posonlyargs, *tree.args.args)), "")
+    code, free = fn.__code__, [*fn.__code__.co_freevars, helpers]
+    rewriter = _Rewriter(helpers, own if "__class__" in free else "")
+    tree.body = rewriter.block(tree.body, is_function=True)
+    around = fn.__qualname__.split(".")[-2:-1]  # a class, by which `self.__x` is called
+    inside = [ast.ClassDef(x, [], [], [tree], [], lineno=1) for x in around if x.isidentifier()]  # type: ignore[call-overload]
+    outer = ast.FunctionDef("_rlx_outer", _arguments(free), inside or [tree], [], lineno=1)  # type: ignore[call-overload]
     module = ast.fix_missing_locations(ast.Module([outer], []))
     ast.increment_lineno(module, first - 1)
-    code = compile(module, fn.__code__.co_filename, "exec")
-    found = _inner(_inner(code, "_rlx_outer"), fn.__name__)
-    return _renamed(found, fn.__name__)
+    flags = code.co_flags & FUTURES  # its imports from `__future__`, not those of this file
+    found = compile(module, code.co_filename, "exec", flags, dont_inherit=True)
+    for name in ("_rlx_outer", *(each.name for each in inside), tree.name):
+        found = _inner(found, name)
+    return _renamed(found, code.co_name)
 
 
 def _source(fn: Callable[..., Any]) -> tuple[ast.FunctionDef, int]:
     """The syntax of a function, and the number of its first line."""
     try:
         linecache.checkcache(fn.__code__.co_filename)
-        lines, first = inspect.getsourcelines(fn)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
+        # of the code: `functools.wraps` would lead to another function
+        lines, first = inspect.getsourcelines(fn.__code__)
+        text = "".join(lines)
+        is_inside = text[:1].isspace()  # it is not dedented, for texts in it would change
+        tree: Any = ast.parse("if True:\n" + text if is_inside else text)
     except (OSError, TypeError, SyntaxError):
         raise _refused(fn, "its source cannot be read", "write it in a file") from None
+    if is_inside:
+        tree, first = tree.body[0], first - 1
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
         fix = "write it as `def`, not as lambda or `async def`"
         raise _refused(fn, "it is no plain function", fix)
-    return tree.body[0], max(first, 1)
+    return tree.body[0], first
 
 
 def _check(fn: Callable[..., Any], tree: ast.FunctionDef) -> None:
@@ -94,9 +107,7 @@ def assigned(nodes: Iterable[ast.AST]) -> list[str]:
     found: dict[str, None] = {}
     for node in nodes:
         for inner in _own(node):
-            name = _target(inner)
-            if name and not name.startswith("_rlx_"):
-                found[name] = None
+            found |= dict.fromkeys(x for x in _targets(inner) if not x.startswith("_rlx_"))
     return list(found)
 
 
@@ -107,12 +118,17 @@ def by_items(nodes: Iterable[ast.AST]) -> set[str]:
     return {name for n in items if (name := _base(n))}
 
 
-def _target(node: ast.AST) -> str:
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        return node.id
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-        return _base(node)
-    return node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else ""
+def _targets(node: ast.AST) -> list[str]:
+    names: list[str | None] = []
+    if isinstance(node, ast.Name | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        names = [_base(node)]
+    elif isinstance(node, NAMED):
+        names = [node.name]  # type: ignore[attr-defined]
+    elif isinstance(node, ast.MatchMapping):
+        names = [node.rest]
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        names = [x.asname or x.name.partition(".")[0] for x in node.names]
+    return [name for name in names if name]
 
 
 def _base(node: ast.AST) -> str:
@@ -124,6 +140,10 @@ def _base(node: ast.AST) -> str:
 def _own(node: ast.AST) -> Iterable[ast.AST]:
     """A node and those in it that belong to the same function."""
     yield node
+    if isinstance(node, COMPREHENSIONS):
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.NamedExpr):
+                yield from (inner, inner.target)
     if isinstance(node, (*SCOPES, *COMPREHENSIONS)):
         return
     for child in ast.iter_child_nodes(node):
@@ -150,8 +170,9 @@ def _always_returns(block: Sequence[ast.stmt]) -> bool:
 class _Rewriter(ast.NodeTransformer):
     """Rewrites the statements of one function, and of those that are defined in it."""
 
-    def __init__(self, helpers: str) -> None:
+    def __init__(self, helpers: str, own: str) -> None:
         self.helpers, self.count, self.copies = helpers, 0, 0
+        self.own = own  # the object of a method that asks for `super()`
 
     def block(self, block: Sequence[ast.stmt], is_function: bool = False) -> list[ast.stmt]:
         """Statements in order; what follows an `if` that returns goes into its branches."""
@@ -204,7 +225,7 @@ class _Rewriter(ast.NodeTransformer):
             _texts(names),
             both,
         )
-        return [*functions, self._assign(names, call, node)]
+        return [*functions, *self._set(names, call, node)]
 
     def visit_While(self, node: ast.While) -> Any:
         """`while` as a call of `repeat`."""
@@ -215,7 +236,7 @@ class _Rewriter(ast.NodeTransformer):
         asks = self._function(names, [test], node)
         does = self._function(names, self.block(node.body), node, returns=True, items=items)
         call = self._call("repeat", _read(asks), _read(does), self._values(names), _texts(names))
-        return [asks, does, self._assign(names, call, node)]
+        return [asks, does, *self._set(names, call, node)]
 
     def visit_For(self, node: ast.For) -> Any:
         """`for` as a call of `each`."""
@@ -231,7 +252,7 @@ class _Rewriter(ast.NodeTransformer):
         if is_range and over.func.id == "range" and not over.keywords:  # type: ignore[attr-defined]
             over = self._call("range", *over.args)  # type: ignore[attr-defined]
         call = self._call("each", over, _read(does), self._values(names), _texts(names))
-        return [does, self._assign(names, call, node)]
+        return [does, *self._set(names, call, node)]
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         """A function inside: its statements, too."""
@@ -242,6 +263,21 @@ class _Rewriter(ast.NodeTransformer):
         """An anonymous function: its expression."""
         node.body = self.visit(node.body)
         return node
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        """A `return` of variables: they must be set."""
+        value = node.value and self.visit(node.value)
+        if isinstance(value, ast.Name | ast.Tuple):
+            value = _at(self._call("used", value), node)
+        node.value = value
+        return node
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """`super()` with its arguments: in a part of the function they are not found."""
+        is_super = isinstance(node.func, ast.Name) and node.func.id == "super"
+        if self.own and is_super and not node.args:
+            node.args = [ast.Name(name, ast.Load()) for name in ("__class__", self.own)]
+        return self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
         """A class inside stays as it is."""
@@ -326,10 +362,9 @@ class _Rewriter(ast.NodeTransformer):
     ) -> ast.FunctionDef:
         """A function of the variables, which gives them after its statements."""
         self.count += 1
-        whole = list(body)
+        whole = [*self._unset(names, node), *body]
         if returns:
-            values = ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load())
-            whole.append(_at(ast.Return(values), node))
+            whole.append(_at(ast.Return(self._values(names)), node))
         changed = [name in set(items) for name in names]
         if any(changed):
             values = ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load())
@@ -339,6 +374,16 @@ class _Rewriter(ast.NodeTransformer):
         name = f"_rlx_part_{self.count}"
         made = ast.FunctionDef(name, arguments, whole, [], lineno=node.lineno)  # type: ignore[call-overload]
         return _at(made, node)
+
+    def _set(self, names: Sequence[str], call: ast.expr, node: ast.stmt) -> Iterable[ast.stmt]:
+        """Set variables to what a call gives; those that are not set are none again."""
+        yield self._assign(names, call, node)
+        yield from self._unset(names, node)
+
+    def _unset(self, names: Sequence[str], node: ast.stmt) -> Iterable[ast.stmt]:
+        for name in names:
+            test = self._call("is_missing", ast.Name(name, ast.Load()))
+            yield _at(ast.If(test, [_at(ast.Delete([ast.Name(name, ast.Del())]), node)], []), node)
 
     def _assign(self, names: Sequence[str], call: ast.expr, node: ast.stmt) -> ast.stmt:
         if not names:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,14 +20,16 @@ from ..trace.tensor import TracedTensor
 from ..transforms.loops import scan, while_loop
 
 NUMBERS = (bool, int, float, complex, np.ndarray, np.generic, Array, TracedTensor)
+CONTAINERS = (list, dict, set)
 Values = tuple[Any, ...]
 
 
 class _Unset:
-    """A variable that is not set on this path; using it says so."""
+    """A variable that is not set; if a traced part may set it, using it says so."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, in_traced: bool = False) -> None:
         object.__setattr__(self, "_name", name)
+        object.__setattr__(self, "_in_traced", in_traced)
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("__class__", "__dict__"):
@@ -35,9 +39,14 @@ class _Unset:
     def _use(self, *args: Any, **kwargs: Any) -> NoReturn:
         _refuse(object.__getattribute__(self, "_name"))
 
-    __bool__ = __call__ = __iter__ = __len__ = __getitem__ = __repr__ = __array__ = _use  # type: ignore[assignment]
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = __truediv__ = _use
-    __rtruediv__ = __matmul__ = __rmatmul__ = __pow__ = __lt__ = __le__ = __gt__ = __ge__ = _use
+
+for _name in (
+    "bool call iter len getitem setitem contains repr str format hash array float int complex "
+    "index eq ne lt le gt ge neg pos abs invert add radd sub rsub mul rmul truediv rtruediv "
+    "floordiv rfloordiv mod rmod pow rpow matmul rmatmul and rand or ror xor rxor lshift rlshift "
+    "rshift rrshift"
+).split():
+    setattr(_Unset, f"__{_name}__", _Unset._use)
 
 
 def _refuse(name: str) -> NoReturn:
@@ -50,6 +59,19 @@ def _refuse(name: str) -> NoReturn:
 def get(variables: dict[str, Any], name: str) -> Any:
     """A variable of the function, or what stands for one that is not set."""
     return variables[name] if name in variables else _Unset(name)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a variable is not set, as it would not be in Python."""
+    return _is_unset(value) and not object.__getattribute__(value, "_in_traced")
+
+
+def used(value: Any) -> Any:
+    """What is returned, a variable or a tuple; none of them may be unset."""
+    for each in value if type(value) is tuple else (value,):
+        if _is_unset(each):
+            _refuse(object.__getattribute__(each, "_name"))
+    return value
 
 
 def is_traced(value: Any) -> bool:
@@ -87,16 +109,54 @@ class _Carried:
             found[i] = value
         return tuple(found)
 
+    def after(self, places: Sequence[int], numbers: Values) -> Values:
+        """All values after a traced part, with other numbers at some places."""
+        changed = dict(zip(places, numbers, strict=True))
+        return tuple(
+            changed[i] if i in changed else _Unset(name, True) if _is_unset(value) else value
+            for i, (name, value) in enumerate(zip(self.names, self.values, strict=True))
+        )
+
     def check(self, after: Values, what: str, changing: Sequence[int]) -> None:
         """Raise if a variable that is not one of those at these places was changed."""
         for i, (name, before, now) in enumerate(zip(self.names, self.values, after, strict=True)):
             if i in changing or now is before or _is_unset(before):
                 continue
-            raise ArgumentError(
-                f"{name!r} is a {type(before).__name__}, which {what} that depends on a traced "
-                "value cannot change",
-                fix="change arrays and numbers there, or let the condition be a static argument",
-            )
+            raise _fixed(name, before, what)
+
+
+def _fixed(name: str, value: Any, what: str) -> ArgumentError:
+    return ArgumentError(
+        f"{name!r} is a {type(value).__name__}, which {what} that depends on a traced value "
+        "cannot change",
+        fix="change arrays and numbers there, or let the condition be a static argument",
+    )
+
+
+def _watched(run: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """A traced part, which raises if it changes a list, dict or set from outside of it."""
+
+    def checked(*values: Any) -> Any:
+        before = {name: (x, _items(x)) for name, x in _outside(run) if isinstance(x, CONTAINERS)}
+        after = run(*values)
+        for name, (x, items) in before.items():
+            now = _items(x)
+            if len(now) != len(items) or any(map(operator.is_not, now, items)):
+                raise _fixed(name, x, what)
+        return after
+
+    return checked
+
+
+def _outside(run: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """The variables of the functions around one that it uses."""
+    for name, cell in builtins.zip(run.__code__.co_freevars, run.__closure__ or (), strict=True):
+        with suppress(ValueError):  # it is not set
+            yield name, cell.cell_contents
+
+
+def _items(x: Any) -> list[Any]:
+    return [*x, *x.values()] if isinstance(x, dict) else [*x]
 
 
 def own(values: Values, changed: Sequence[bool]) -> Values:
@@ -132,7 +192,7 @@ def choose(
 
     def branch(run: Callable[..., Values]) -> Callable[..., Values]:
         def chosen(*numbers: Any) -> Values:
-            after = run(*carried.whole(numbers))
+            after = _watched(run, "an `if`")(*carried.whole(numbers))
             fixed = [i for i in kept if i not in carried.places]
             carried.check(after, "an `if`", [*carried.places, *fixed])
             for i in kept:
@@ -143,10 +203,7 @@ def choose(
         return _named(chosen, run)
 
     found = cond(test, branch(true), branch(false), *carried.numbers(values))
-    result = list(values)
-    for i, value in builtins.zip(kept, found, strict=True):
-        result[i] = value
-    return tuple(result)
+    return carried.after(kept, found)
 
 
 def returned(test: Any, true: Callable[..., Any], false: Callable[..., Any], values: Values) -> Any:
@@ -156,7 +213,8 @@ def returned(test: Any, true: Callable[..., Any], false: Callable[..., Any], val
     carried = _Carried([""] * len(values), values)
 
     def branch(run: Callable[..., Any]) -> Callable[..., Any]:
-        return _named(lambda *numbers: run(*carried.whole(numbers)), run)
+        checked = _watched(run, "an `if`")
+        return _named(lambda *numbers: checked(*carried.whole(numbers)), run)
 
     return cond(test, branch(true), branch(false), *carried.numbers(values))
 
@@ -195,7 +253,7 @@ def _loop(
     carried = _Carried(names, values)
 
     def step(numbers: Values) -> Values:
-        after = body(*carried.whole(numbers))
+        after = _watched(body, "a loop")(*carried.whole(numbers))
         carried.check(after, "a loop", carried.places)
         return carried.numbers(after)
 
@@ -204,7 +262,7 @@ def _loop(
         _named(step, body),
         carried.numbers(values),
     )
-    return carried.whole(found)
+    return carried.after(carried.places, found)
 
 
 class Range:
@@ -228,13 +286,13 @@ def range(*bounds: Any) -> Any:
 def each(items: Any, body: Callable[..., Values], values: Values, names: Sequence[str]) -> Values:
     """A `for` statement: the variables after it; `body` takes an item before them."""
     if isinstance(items, Range):
-        rising = items.step > 0
+        rising, watched = items.step > 0, _watched(body, "a loop")
 
         def test(i: Any, *rest: Any) -> Any:
             return i < items.stop if rising else i > items.stop
 
         def counted(i: Any, *rest: Any) -> Values:
-            return (i + items.step, *body(i, *rest))
+            return (i + items.step, *watched(i, *rest))
 
         return repeat(test, _named(counted, body), (items.start, *values), ("", *names))[1:]
     if not is_traced(items):
@@ -244,12 +302,12 @@ def each(items: Any, body: Callable[..., Values], values: Values, names: Sequenc
     carried = _Carried(names, values)
 
     def step(numbers: Values, item: Any) -> tuple[Values, None]:
-        after = body(item, *carried.whole(numbers))
+        after = _watched(body, "a loop")(item, *carried.whole(numbers))
         carried.check(after, "a loop", carried.places)
         return carried.numbers(after), None
 
     found, _ = scan(_named(step, body), carried.numbers(values), items)
-    return carried.whole(found)
+    return carried.after(carried.places, found)
 
 
 # -- expressions -----------------------------------------------------------------------------------
