@@ -143,6 +143,14 @@ def test_other_devices_have_no_assembly(device):
     assert f"{device} gives no assembly" in found.html
 
 
+def test_donated_arguments_stay_the_callers():
+    x = rlx.array(np.ones((8, 8), np.float32))
+    step = rlx.jit(lambda tree, y: tree["x"] + y, donate_argnames="tree")
+    found = rlx.explore(step)({"x": x}, x)
+    assert found.runs and found.steps[0].count == found.runs
+    assert x.tolist() == np.ones((8, 8)).tolist()
+
+
 def test_open_sizes_are_refused():
     with pytest.raises(rlx.ArgumentError, match="open sizes"):
         rlx.explore(rlx.jit(lambda x: x * 2, dynamic={"x": {0: "n"}}))(X)

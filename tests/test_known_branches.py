@@ -47,3 +47,10 @@ def test_comparing_leaves_no_trace():
         draws = [lambda: rlx.random.normal(key), lambda: rlx.random.uniform(key)]
         assert rlx.cond(True, *draws).shape == ()
     assert rlx.nan_check(lambda x: rlx.cond(x > 0, lambda: x, lambda: -x))(1.0) == 1.0
+
+
+def test_operands_of_any_kind_are_taken():
+    class Table:
+        shape, dtype = [1], {}
+
+    assert float(rlx.cond(True, lambda t: len(t.shape) * 1.0, lambda t: 2.0, Table())) == 1.0

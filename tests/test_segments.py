@@ -57,6 +57,17 @@ def test_adapters_are_exchanged_without_a_compile() -> None:
             )
 
 
+@pytest.mark.parametrize(
+    ("dtype", "index"),
+    [("int64", [2**32, -(2**33), 1]), ("uint32", [2**32 - 1, 2**31, 0]), ("uint64", [2**63, 0, 1])],
+)
+def test_numbers_beyond_32_bits_are_beyond_the_last(dtype: str, index: list[int]) -> None:
+    x, w, _ = drawn(3, 2, 4, 3)
+    near = np.array([min(max(i, -1), 1) for i in index], "int32")
+    wanted = nn.segmented_dot(x, w, near)
+    np.testing.assert_array_equal(nn.segmented_dot(x, w, np.array(index, dtype)), wanted)
+
+
 def test_derivatives() -> None:
     """By rows and matrices: those of the products one by one, also of no row for a matrix."""
     x, w, _ = drawn(6, 4, 5, 3, "float64")

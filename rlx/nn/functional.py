@@ -354,5 +354,7 @@ def segmented_dot(x: Any, w: Any, index: Any) -> Array:
     index = as_tensor(index if hasattr(index, "dtype") else np.asarray(index))
     if index.dtype.kind not in "iu":
         raise DtypeError(f"segmented_dot: index is {index.type}", fix="give integers, int32 say")
+    if index.dtype.itemsize >= 4 and index.dtype != np.int32:  # none comes to be another's number
+        index = rnp.clip(index, -1 if index.dtype.kind == "i" else 0, 2**31 - 1)
     given = as_tensor(x), as_tensor(w), convert(index, as_dtype("int32"))
     return apply("segmented_dot", *given)

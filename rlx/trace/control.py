@@ -181,7 +181,8 @@ def _kind_of(branches: Iterable[Callable[..., Any]], operands: Sequence[Any]) ->
     if None in codes or len(codes) < 2:
         return None
     leaves, structure = pytree.flatten(tuple(operands))
-    types = tuple((type(x), getattr(x, "shape", None), getattr(x, "dtype", None)) for x in leaves)
+    arrays = (*TENSORS, np.ndarray, np.generic)
+    types = tuple((type(x), *((x.shape, x.dtype) if isinstance(x, arrays) else ())) for x in leaves)
     return codes, structure, types
 
 

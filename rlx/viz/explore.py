@@ -26,6 +26,7 @@ from ..lower.step_facts import StepFacts, facts_of
 from ..runtime import default_session
 from ..runtime.precision import prepared
 from ..trace import pytree
+from ..trace.array import Array
 from ..trace.make_graph import titled
 from ..transforms.jit.compiled import Lowered
 from ..transforms.jit.jit import jit
@@ -160,17 +161,22 @@ def _measured(
 ) -> tuple[list[Step], str, float]:
     """The steps with their times, the assembly, and the seconds of a call."""
     is_run = not any(isinstance(leaf, Type) for leaf in pytree.leaves((args, kwargs)))
+
+    def run() -> None:
+        given = pytree.map(_copied, (args, kwargs)) if compiled.donated else (args, kwargs)
+        compiled(*given[0], **given[1])
+
     with config.using(profile=True):
         compiled = lowered.compile()
         if is_run:
-            compiled(*args, **kwargs)
+            run()
     timers = compiled.executable.timers
     before = None if timers is None else timers[1].copy()
     spent = 0.0
     if is_run:
         with profile() as p:
             for _ in range(RUNS):
-                compiled(*args, **kwargs)
+                run()
         spent = p.call_seconds / RUNS
     stages = compiled.stages
     assembly = stages.get("assembly", "")
@@ -183,6 +189,11 @@ def _measured(
         if facts is not None
     ]
     return found, assembly, spent
+
+
+def _copied(x: Any) -> Any:
+    """An array of its own, to be donated in each run; other arguments as they are."""
+    return x.copy() if isinstance(x, Array) else x
 
 
 def _stages(
