@@ -169,14 +169,13 @@ def step() -> None:
     kept: dict[int, Any] = {}
 
     def same(*_: Any) -> Any:
-        return kept["logits"]
+        return None  # nobody looks at them
 
     def drawn(texts: Any, logits: Any) -> Any:
         if len(texts) not in kept:
             kept[len(texts)] = drawn_of(texts, np.zeros((len(texts), 49152), np.float32) + 0.1)
         return kept[len(texts)]
 
-    kept["logits"] = None
     one._draw = drawn  # type: ignore[method-assign]
     one._pages = same  # type: ignore[assignment]
     one.model.ends = frozenset()
