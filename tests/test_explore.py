@@ -201,9 +201,10 @@ def test_the_command_profiles_scripts(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "1 call of 1 program" in out and "train.py" in out and trace.exists()
     script.write_text("raise SystemExit(3)")
+    trace.unlink()
     with pytest.raises(SystemExit):
-        command.main(["profile", str(script)])
-    assert "no compiled function was called" in capsys.readouterr().out
+        command.main(["profile", "--trace", str(trace), str(script)])
+    assert "no compiled function was called" in capsys.readouterr().out and trace.exists()
     assert command.main(["profile", str(tmp_path / "none.py")]) == 1
 
 
@@ -218,6 +219,8 @@ def test_the_command_shows_and_clears_the_cache(tmp_path, capsys, monkeypatch):
         assert command.main(["cache", "list"]) == 0
         listed = capsys.readouterr().out.splitlines()
         assert len(listed) >= 2 and "entries, " in listed[0]
+        assert command.main(["cache", "list", "--most", "-1"]) == 1
+        assert "--most is -1" in capsys.readouterr().err
         assert command.main(["cache", "clear"]) == 0
         assert capsys.readouterr().out.startswith("removed ")
         assert command.main(["cache", "size"]) == 0

@@ -210,6 +210,11 @@ def test_one_profile_at_a_time():
     assert p.source() == "" and p.memory == []
 
 
+def test_what_is_no_path_is_refused_before_the_block():
+    with pytest.raises(rlx.ArgumentError, match="named by a text"), rlx.profile(3):  # type: ignore[arg-type]
+        pytest.fail("the block was entered")
+
+
 def test_errors_end_the_block():
     with pytest.raises(ZeroDivisionError):
         with rlx.profile() as p:

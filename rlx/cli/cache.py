@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from ..backends.disk import SUFFIX, disk_cache
+from ..trace.arguments import count_of
 from .info import size_text
 
 
@@ -19,6 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> None:
     """Do it, and say what was done."""
+    most = count_of("rlx cache: --most", asked.most)
     disk = disk_cache()
     if disk is None:
         print("nothing is kept on disk: RLX_CACHE is 0, or its directory cannot be used")
@@ -31,7 +33,7 @@ def run(asked: argparse.Namespace) -> None:
         print(f"removed {whole} from {disk.root}")
         return
     print(f"{disk.root}: {whole}, of at most {size_text(disk.limit)}")
-    for entry in entries[: asked.most] if asked.what == "list" else ():
+    for entry in entries[:most] if asked.what == "list" else ():
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(_used(entry)))
         print(f"{used}  {size_text(_size(entry)):>8}  {entry.stem}")
 

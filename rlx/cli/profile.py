@@ -20,14 +20,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Run the script, and print what its kernels took, also if it fails."""
+    """Run the script, and tell what its kernels took, also if it fails or exits."""
     place = as_path(asked.script)
     read_file(place, bytes)  # the error of a missing one is rlx's
     before = sys.argv, sys.path[0]
     sys.argv, sys.path[0] = [str(place), *asked.arguments], str(Path(place).resolve().parent)
     try:
-        with profile(asked.trace) as found:
+        with profile() as found:
             runpy.run_path(str(place), run_name="__main__")
     finally:
         sys.argv, sys.path[0] = before
         found.show()
+        if asked.trace is not None:
+            found.save(asked.trace)

@@ -21,6 +21,7 @@ import numpy as np
 from ..backends.cpu.runtime import clock
 from ..ir.config import config
 from ..ir.errors import ArgumentError
+from ..ir.files import as_path
 from ..ir.record import field, record
 from ..ir.source import Source
 from ..lower.step_facts import Line, StepFacts
@@ -287,6 +288,7 @@ def profile(path: str | PathLike[str] | None = None) -> Iterator[Profile]:
     >>> len(p.calls), p.kernels[0].count
     (3, 3)
     """
+    path = None if path is None else as_path(path)  # what is no path says so before the block
     recording = start_recording()
     if recording is None:
         raise ArgumentError(
