@@ -111,6 +111,12 @@ def test_the_engine_is_watched_and_an_answer_stopped(tab, monkeypatch):
     until(lambda: number(tab, "#running") == 1)
     until(lambda: number(tab, "#written") > 0)
     assert tab.text_content("#state") == "ok"
+    tab.click("#clear")  # which stops the answer; the next conversation knows nothing of it
+    tab.wait_for_selector("#stop[disabled]", state="attached")
+    tab.fill("#text", "anew")
+    with tab.expect_request("**/chat/completions") as asked:
+        tab.click("#send")
+    assert [x["content"] for x in asked.value.post_data_json["messages"]] == ["anew"]
     tab.click("#stop")
     until(lambda: number(tab, "#running") == 0)
     assert re.fullmatch(r"\d+ of \d+ are promised", tab.text_content("#pages"))

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, final
@@ -23,6 +26,13 @@ from ..trace.arguments import wrong
 MOST_KEPT = 64  # forms of a model that are kept ready
 SPACE = " ?"  # between parts of JSON: more would let a text go on for ever
 WORD = 32  # bits of a mask's numbers
+SECONDS, WALL = 1.0, 20.0  # of the processor, and of a busy machine, to read a schema
+TRY = """
+import signal, sys, llguidance
+if hasattr(signal, "setitimer"):
+    signal.setitimer(signal.ITIMER_PROF, {})
+llguidance.LLMatcher.validate_grammar(sys.stdin.read())
+"""
 
 
 @final
@@ -105,6 +115,11 @@ class Formats:
         except ValueError as error:
             what = str(error)
         else:
+            if kind == "schema" and _is_endless(grammar):
+                raise AttributeValueError(
+                    "generate: schema: it takes too long to find what texts it allows",
+                    fix="give a simpler one, with fewer patterns for the same text",
+                )
             matcher = make(tokens, grammar, log_level=0)
             what = matcher.get_error()
         if what:
@@ -124,6 +139,20 @@ class Formats:
         return _library().LLTokenizer(
             self._tokenizer.to_json(), n_vocab=self._vocabulary, eos_token=sorted(self._ends)
         )
+
+
+def _is_endless(grammar: str) -> bool:
+    """Whether it takes the library too long to read a grammar.
+
+    A process tries it: the time grows exponentially with the patterns that one text must match, and
+    a thread cannot be ended.
+    """
+    command = [sys.executable, "-I", "-c", TRY.format(SECONDS)]
+    how = {"input": grammar.encode(), "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    try:
+        return subprocess.run(command, timeout=WALL, cwd=os.sep, **how).returncode < 0
+    except subprocess.TimeoutExpired:
+        return True
 
 
 def _written(schema: Any) -> str:

@@ -8,7 +8,6 @@ temperature, top-k, top-p of what is left, min-p.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from ..transforms.vmap import vmap
 from .steps import device_options
 
 LEAST, GREATEST = -(2**31), 2**31 - 1
+MOST = 3e38  # of a number of a setting, which becomes f32
 WORD = 32  # bits of masks
 ALL = np.uint32(2**WORD - 1)  # a word that allows its tokens
 MOST_LISTED = 20  # tokens whose logarithms of probabilities are given beside the drawn one's
@@ -86,7 +86,7 @@ def checked(given: Sampling) -> Sampling:
     }
     for name, (is_right, wanted) in RULES.items():
         number = known_real(f"generate: {name}", getattr(given, name))
-        if not math.isfinite(number) or not is_right(number):
+        if not abs(number) <= MOST or not is_right(float(np.float32(number))):
             raise AttributeValueError(f"generate: {name} is {number:g}", fix=f"use {wanted}")
         found[name] = number
     return Sampling(**found, logit_bias=_bias(given.logit_bias))
@@ -98,7 +98,7 @@ def _bias(given: Any) -> dict[int, float]:
     found = {}
     for token, value in given.items():
         number = known_real("generate: logit_bias", value)
-        if not math.isfinite(number):
+        if not abs(number) <= MOST:
             raise AttributeValueError(
                 f"generate: logit_bias has {number:g}",
                 fix="use finite numbers: -100 forbids a token",
