@@ -128,6 +128,14 @@ def test_an_error_ends_a_block_at_once():
         made.submit(tasks.square, 3)
 
 
+def test_a_call_that_comes_as_the_pool_ends_is_refused(monkeypatch):
+    pool = rlx.WorkerPool(1)
+    add = pool._shared.add
+    monkeypatch.setattr(pool._shared, "add", lambda task: (pool.shutdown(), add(task)))
+    with pytest.raises(rlx.WorkerLostError, match="the pool was shut down"):
+        pool.submit(abs, 1)
+
+
 def test_wrong_arguments_are_named():
     for options, message in (
         ({"workers": 0}, "workers is 0"),

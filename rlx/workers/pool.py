@@ -180,13 +180,18 @@ class _Shared:
         self.processes: set[Process] = set()
         self.ends = threading.Event()  # no worker starts any more
         self._error: WorkerLostError | None = None  # why
+        self._is_closed = False
+        self._lock = threading.RLock()  # no task comes after the end
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
 
     def add(self, task: _Task) -> None:
         """Let a task wait for its turn."""
-        if self._error is not None:
-            raise self._error
-        self._tasks.put(task)
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            if self._is_closed:  # since `submit` looked
+                raise WorkerLostError("the pool was shut down", fix="submit while it is open")
+            self._tasks.put(task)
 
     def take(self) -> _Task | None:
         """The next task; None if there will be no more."""
@@ -208,8 +213,10 @@ class _Shared:
 
     def close(self, count: int) -> None:
         """Let so many threads end when all tasks are done."""
-        for _ in range(count):
-            self._tasks.put(None)
+        with self._lock:
+            self._is_closed = True
+            for _ in range(count):
+                self._tasks.put(None)
 
     def kill_all(self) -> None:
         """Kill the workers, and start none again."""
@@ -219,7 +226,8 @@ class _Shared:
 
     def fail(self, error: WorkerLostError) -> None:
         """Start no worker again; what waits gets this error."""
-        self._error = error
+        with self._lock:
+            self._error = error
         with suppress(queue.Empty):
             while (task := self._tasks.get_nowait()) is not None:
                 if task.future.set_running_or_notify_cancel():
