@@ -106,3 +106,12 @@ def test_what_it_cannot_use_is_told():
         rlx.quantize(lambda x: x @ w, [np.full((2, 64), np.inf, np.float32)], scheme="w4_gptq")
     with pytest.raises(ArgumentError, match="scales of groups"):
         Scheme(weight_rounding="gptq")
+
+
+@pytest.mark.parametrize("scheme", ["w8", "w4", "w4_gptq"])
+def test_scales_that_float16_does_not_hold_are_told(scheme):
+    x, w = (np.random.default_rng(0).normal(size=s).astype("float32") for s in ((8, 32), (32, 4)))
+    held = rlx.quantize(lambda x: x @ (1e4 * w), [x], scheme=scheme)(x)
+    np.testing.assert_allclose(held, x @ (1e4 * w), atol=2e4)
+    with pytest.raises(ArgumentError, match="blocks have float16, up to 65504"):
+        rlx.quantize(lambda x: x @ (1e8 * w), [x], scheme=scheme)

@@ -6,12 +6,14 @@ from typing import Any, final
 
 import numpy as np
 
+from ..ir.errors import ArgumentError
 from ..ir.record import record
 from .scheme import Scheme
 
 HALF = 2048  # bins on either side of 0
 SHRUNK = np.linspace(1.0, 0.3, 71)  # parts of the whole range that are tried
 SHRUNK_ROWS = np.linspace(1.0, 0.6, 17)  # of many ranges at once
+LARGEST = float(np.finfo(np.float16).max)
 FITS = 4  # rounds of least squares
 MOST = 1 << 20  # numbers of rows that are looked at together
 
@@ -172,6 +174,17 @@ def row_ranges(rows: np.ndarray, scheme: Scheme, codes: Codes) -> tuple[np.ndarr
     return least, greatest
 
 
+def check_halves(step: np.ndarray, start: np.ndarray) -> None:
+    """Raise unless float16, which blocks have for them, holds steps and starts of rows."""
+    largest = max(float(np.abs(x).max(initial=0)) for x in (step, start))
+    if not largest <= LARGEST:
+        raise ArgumentError(
+            f"quantize: weights need a scale or a least number of {largest:.3g}, and blocks have "
+            f"float16, up to {LARGEST:.0f}",
+            fix="name the layer in skip=..., or use a scheme with scales per channel",
+        )
+
+
 def fitted_rows(
     rows: np.ndarray, weights: np.ndarray, codes: Codes
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -185,6 +198,7 @@ def fitted_rows(
         greatest = np.maximum(np.abs(least), np.abs(greatest))
         least = -greatest
     middle, half = (least + greatest) / 2, (greatest - least) / 2
+    check_halves(half / codes.high, middle if codes.is_symmetric else least)
     best = np.full(len(rows), np.inf, np.float32)
     step = start = np.zeros(len(rows), np.float32)
 

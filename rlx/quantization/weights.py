@@ -13,7 +13,7 @@ from ..ir.record import record
 from ..nn.blocks import BlockArray, packed_blocks
 from ..nn.module import Module
 from ..trace.array import Array, new_array
-from .ranges import Codes, row_ranges
+from .ranges import Codes, check_halves, row_ranges
 from .scheme import Scheme
 
 BLOCK = 32
@@ -147,6 +147,7 @@ def in_blocks(
 ) -> BlockArray:
     """Blocks of 32 with the steps of groups, and least numbers if they have any."""
     step, least = (np.repeat(x.ravel(), group // BLOCK) for x in (step, least))
+    check_halves(step, 0 * least if scheme.symmetric_weights else least)
     given = None if scheme.symmetric_weights else least
     blocks = packed_blocks(lines.reshape(-1, BLOCK), format_of(scheme), step, given)
     return BlockArray(new_array(blocks.reshape(*layout.kept_sizes, -1)), format_of(scheme))
