@@ -210,6 +210,14 @@ def test_one_profile_at_a_time():
     assert p.source() == "" and p.memory == []
 
 
+def test_calls_of_a_sequence_are_recorded():
+    x = rlx.array(np.ones((16, 16), np.float32))
+    with rlx.profile() as p:
+        layer = rlx.jit(lambda x: rnp.tanh(x @ x)).lower(x).compile()
+        rlx.sequence(lambda call, x: call(layer, call(layer, x)), x)(x)
+    assert len(p.calls) == 2 and p.kernels[0].count == 2
+
+
 def test_what_is_no_path_is_refused_before_the_block():
     with pytest.raises(rlx.ArgumentError, match="named by a text"), rlx.profile(3):  # type: ignore[arg-type]
         pytest.fail("the block was entered")

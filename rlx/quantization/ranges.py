@@ -175,7 +175,7 @@ def row_ranges(rows: np.ndarray, scheme: Scheme, codes: Codes) -> tuple[np.ndarr
 
 
 def check_halves(step: np.ndarray, start: np.ndarray) -> None:
-    """Raise unless float16, which blocks have for them, holds steps and starts of rows."""
+    """Raise unless float16, which blocks have, holds steps and starts of rows."""
     largest = max(float(np.abs(x).max(initial=0)) for x in (step, start))
     if not largest <= LARGEST:
         raise ArgumentError(

@@ -126,6 +126,7 @@ def timed(executable: Executable, name: str, graph: Graph, device: str) -> Execu
     return replace(
         executable,
         entry=recorded(executable.entry),
+        native=None,  # a sequence makes its calls one by one, which are recorded
         make_entry_into=make_into and (lambda: recorded(make_into())),
         make_entry_filling=lambda: recorded(make_filling()),
         make_donating=make_donating
