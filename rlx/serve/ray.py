@@ -7,6 +7,7 @@ those that die, and drains those that leave: https://docs.ray.io/en/latest/serve
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +33,7 @@ def replicas(make: Callable[[], Any], count: int = 2, **options: Any) -> Any:
     count = count_of("replicas: count", count, 1)
     if importlib.util.find_spec("ray") is None:
         raise ArgumentError("replicas need the package ray", fix='pip install "rlx[ray]"')
-    from ray import serve
+    serve: Any = importlib.import_module("ray.serve")
 
     options = {"max_ongoing_requests": 1024, **options}
     return serve.deployment(num_replicas=count, **options)(serve.ingress(make)()).bind()
