@@ -1,23 +1,13 @@
-"""Tests compile what they test: nothing comes from an earlier run, nor goes to the user's cache.
-
-What JAX computes to compare with is run once, so XLA shall compile fast: that was two fifths of
-the time of the tests that compare most.
-"""
+"""Tests compile what they test: nothing comes from an earlier run, nor goes to the user's cache."""
 
 import os
+
+os.environ["RLX_CACHE"] = "0"
+
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-os.environ["RLX_CACHE"] = "0"
-QUICK = (
-    "--xla_backend_optimization_level=0",
-    "--xla_llvm_disable_expensive_passes=true",
-    "--xla_cpu_use_fusion_emitters=false",
-    "--xla_cpu_parallel_codegen_split_count=1",
-)
-os.environ.setdefault("XLA_FLAGS", " ".join(QUICK))
 
 
 @pytest.fixture

@@ -111,6 +111,8 @@ EVERY = [
     *((e, ARRAYS) for e in split(TWICE + CORE + PHASES + MORE + SIMPLE)),
     *((e, COMPLEX) for e in split(TWICE + CORE + PHASES)),
 ]
+# the programs run once: XLA shall compile fast
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def function(expression: str, numpy: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -174,7 +176,7 @@ def test_agrees_with_jax(expression: str, arrays: dict[str, np.ndarray], second:
     def compared(given: Any, tangents: Any) -> Any:
         return everything(theirs, jax, given, tangents, weights, second)
 
-    wanted = jax.jit(compared)(given, tangents)
+    wanted = jax.jit(compared, compiler_options=QUICK)(given, tangents)
     close(everything(ours, rlx, given, tangents, weights, second), wanted)
 
 

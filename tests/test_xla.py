@@ -31,19 +31,7 @@ from rlx.backends.xla import program
 from rlx.backends.xla.program import XlaProgram
 
 SESSION = rlx.Session("xla")
-# as a user's programs are compiled: tests/conftest.py asks XLA to be quick
-OPTIMIZED = {
-    "xla_backend_optimization_level": 3,
-    "xla_llvm_disable_expensive_passes": False,
-    "xla_cpu_use_fusion_emitters": True,
-}
 X = np.array([1.0, -2.0, 3.0], np.float32)
-
-
-@pytest.fixture(autouse=True)
-def optimized(monkeypatch: pytest.MonkeyPatch) -> None:
-    """XLA optimizes what the device compiles."""
-    monkeypatch.setattr(program, "OPTIONS", program.OPTIONS | OPTIMIZED)
 
 
 # -- every op -------------------------------------------------------------------------------------
