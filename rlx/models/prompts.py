@@ -22,9 +22,7 @@ def tokens_of(verb: str, given: Any, tokenizer: Tokenizer | None) -> tuple[list[
     `ArgumentError` for what is neither, and for texts without a `tokenizer`.
     """
     items = [given] if isinstance(given, str) else list(members(f"{verb}: prompts", given))
-    is_one = isinstance(given, str) or (
-        bool(items) and all(isinstance(x, int | np.integer) for x in items)
-    )
+    is_one = isinstance(given, str) or all(isinstance(x, int | np.integer) for x in items)
     return [_tokens(verb, x, tokenizer) for x in ([given] if is_one else items)], is_one
 
 
