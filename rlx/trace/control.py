@@ -163,7 +163,7 @@ def _check_alike(
     token = _is_comparing.set(True)
     try:
         traced = {branch: trace(fn, operands) for branch, fn in branches.items()}
-    except Exception:
+    except Exception:  # of the user's branch; if it is the one to run, running it raises that
         traced = {}
     finally:
         _is_comparing.reset(token)
