@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -87,7 +87,7 @@ class Node:
         self.op, self.args, self.attrs, self.source = op, args, attrs, source
         self.results: tuple[Value, ...] = ()
         # The nested graphs among the attributes, in order; every pass asks for them.
-        self.graphs = nested_graphs(attrs) if graphs is None else graphs
+        self.graphs = tuple(graphs_in(attrs.values())) if graphs is None else graphs
 
     @property
     def result(self) -> Value:
@@ -108,26 +108,20 @@ class Placed:
     where: str
 
 
-_PLAIN = frozenset((int, bool, float, str, type(None)))  # most tuples hold sizes and axes
+_PLAIN = frozenset((int, bool, float, str, type(None)))  # what most attributes are and hold
 
 
-def nested_graphs(attrs: dict[str, Any]) -> tuple[Graph, ...]:
-    """The graphs among the attributes of a node, of which most have none."""
-    for attr in attrs.values():
-        if isinstance(attr, Graph) or (
-            isinstance(attr, tuple) and not _PLAIN.issuperset(map(type, attr))
-        ):
-            return tuple(graphs_in(attrs.values()))
-    return ()
-
-
-def graphs_in(attrs: Any) -> Iterator[Graph]:
+def graphs_in(attrs: Iterable[Any]) -> list[Graph]:
     """The graphs among attributes."""
+    found = []
     for attr in attrs:
-        if isinstance(attr, Graph):
-            yield attr
-        elif isinstance(attr, tuple):
-            yield from graphs_in(attr)
+        if type(attr) in _PLAIN:
+            continue
+        if isinstance(attr, tuple):
+            found += graphs_in(attr)
+        elif isinstance(attr, Graph):
+            found.append(attr)
+    return found
 
 
 @record(frozen=False, eq=False)

@@ -453,8 +453,8 @@ def canonical(name: str, attr: Any) -> Any:
         return Constant(attr)
     if isinstance(attr, np.generic):
         return attr.item()
-    if isinstance(attr, list | tuple):
-        return tuple(canonical("", a) for a in attr)
+    if isinstance(attr, (list, tuple)):
+        return tuple([a if type(a) is int else canonical("", a) for a in attr])
     return attr
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from ..ir import builder
 from ..ir.dims import Dim
 from ..ir.errors import ConcretizationError, RlxError
-from ..ir.graph import OPS, Graph, Value, graphs_in
+from ..ir.graph import OPS, Value, graphs_in
 from ..ir.number_check import asked, check_results
 from ..ir.op import Op
 from ..ir.source import user_source
@@ -106,12 +106,12 @@ def _is_recorded(op: Op, attrs: dict[str, Any]) -> bool:
     Such are ops of symbolic sizes, nested graphs with collectives, and, while a graph is recorded,
     calls of Python functions, which happen when it runs.
     """
+    ops = [op, *(node.op for graph in graphs_in(attrs.values()) for node in graph.walk())]
+    if any([each.rules.named is not None for each in ops[1:]]):
+        return True
+    if any([each.rules.calls_python for each in ops]) and builder.current() is not None:
+        return True
     flat = [a for attr in attrs.values() for a in (attr if isinstance(attr, tuple) else (attr,))]
-    inner = [node.op for a in flat if isinstance(a, Graph) for node in a.walk()]
-    if any(each.rules.named is not None for each in inner):
-        return True
-    if any(each.rules.calls_python for each in (op, *inner)) and builder.current() is not None:
-        return True
     sizes = [a for a in flat if isinstance(a, Dim)]
     if sizes:
         _check_open(sizes)

@@ -88,13 +88,14 @@ def set_memory(open_memory: Callable[[], Context | None]) -> None:
 
 def dense_copy(array: np.ndarray, dtype: np.dtype | None = None) -> np.ndarray:
     """A copy whose memory is dense, and from a page on aligned for vectors."""
-    context = _open_memory() if array.nbytes >= PAGE else None
-    return _copied(array, dtype) if context is None else context.copy().run(_copied, array, dtype)
+    if array.nbytes < PAGE or (context := _open_memory()) is None:
+        return _copied(array, dtype)
+    return context.copy().run(_copied, array, dtype)
 
 
 def _copied(array: np.ndarray, dtype: np.dtype | None) -> np.ndarray:
     if dtype is None or dtype == array.dtype:
-        return np.array(array, order="C")
+        return array.copy()
     with np.errstate(over="ignore"):  # what a smaller dtype does not hold is infinite in it
         return np.array(array, dtype=dtype, order="C")
 
