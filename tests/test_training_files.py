@@ -26,10 +26,10 @@ from rlx.ir.files import reaching
 
 ROOT = Path(__file__).parent.parent
 KILLS = int(os.environ.get("KILLS", "1"))
-STEPS = 4 + 3 * KILLS
+STEPS, QUICK_STEPS = 4 + 3 * KILLS, 4 + 40 * KILLS  # more than are made before the last kill
 # programs that print each step: their command, and what they leave at the end
 PROGRAMS = {
-    "MLP": (("tests/killed_training.py", "{}", f"{STEPS}"), "final.npz"),
+    "MLP": (("tests/killed_training.py", "{}", f"{QUICK_STEPS}"), "final.npz"),
     "CNN": (
         ("examples/cnn.py", "--out", "{}", "--steps", f"{STEPS}", "--every", "1"),
         f"cnn-{STEPS}-steps/step_{STEPS:08d}.safetensors",
