@@ -12,8 +12,8 @@ import rlx.numpy as rnp
 from rlx import nn
 from rlx.backends.c_like.cuda_c import CudaC
 from rlx.backends.c_like.dialect import Limits
-from rlx.backends.c_like.executable import kernel_target
 from rlx.backends.c_like.plan import Plan, plan
+from rlx.backends.cuda.backend import CudaBackend
 from rlx.backends.cuda.products import claim
 from rlx.ir.errors import UnsupportedDtype, UnsupportedOp
 from rlx.ir.graph import Graph
@@ -21,7 +21,7 @@ from rlx.lower.pipeline import lower
 from rlx.runtime.supports import SWEPT, graph_of
 from rlx.tools.conformance import cases
 
-TARGET, DIALECT = kernel_target("cuda"), CudaC(Limits(subgroup=32))
+TARGET, DIALECT = CudaBackend().target, CudaC(Limits(subgroup=32))
 DTYPES = ("bool", "int8", "int32", "uint64", "bfloat16", "float16", "float32", "float64")
 IN_A_TEXT = 60  # kernels
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import tracemalloc
 import xml.etree.ElementTree as xml
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.backends.cpu.runtime import memory
+from rlx.ir import interpret
 
 N = 96
 
@@ -136,3 +138,23 @@ def test_small_plans():
     xml.fromstring(empty.svg())
     number = rlx.memory_plan(lambda x: x * 2)(np.float32(1.0))
     assert number.peak_bytes == 8
+
+
+def test_interpreted_graphs_give_back_what_nobody_reads(monkeypatch):
+    monkeypatch.setattr(interpret, "LARGE", 0)
+    x = np.ones(1 << 20, "float32")
+
+    def chain(x):
+        first = x + 1
+        for _ in range(8):
+            x = rnp.sin(x) + x
+        return x, first
+
+    graph = rlx.make_graph(chain)(x)
+    tracemalloc.start()
+    found = interpret.interpret(graph, [x])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 6 * x.nbytes
+    for given, wanted in zip(found, chain(x), strict=True):
+        np.testing.assert_allclose(given, wanted, rtol=1e-6)

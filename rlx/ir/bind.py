@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
+from .body import Pointwise
 from .builder import build, rewrite
 from .dims import Dim, Size, Symbol, concrete
 from .errors import RlxError, SymbolicSizeError
 from .graph import Graph, Node, Value
+from .lazy import lazy
 from .types import Type
 
 Shape = Sequence[int]
@@ -127,28 +129,64 @@ def substituted(size: Size, sizes: Mapping[str, Size]) -> Size:
     return size.substitute(sizes) if isinstance(size, Dim) else size
 
 
-def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
-    """Raise the error of the first op that does not take these sizes, if any.
+@final
+class SizeChecks:
+    """What must hold of the sizes of a graph: types that its ops take, each once.
 
-    Tracing assumes what holds for most sizes: `x[3]` is wrong if x has three elements.
+    Tracing assumes what holds for most sizes: `x[3]` is wrong if x has three elements. The layers
+    of a model have the same types, and instructions on equal shapes take any, so that few nodes
+    are left to look at for each new combination of sizes.
     """
-    for node in graph.walk():
-        values = (*node.args, *node.results)
-        if all(v.type.is_static for v in values) and not sizes_in(node.attrs):
-            continue
-        types = [concrete_type(a.type, sizes) for a in node.args]
-        attrs = {name: concrete_attr(attr, sizes) for name, attr in node.attrs.items()}
-        try:
-            found = node.op.infer(types, attrs)
-        except RlxError as error:
-            numbers = ", ".join(f"{name} = {n}" for name, n in sorted(sizes.items()))
-            error.what = f"{node.op.name}: {error.what.removeprefix(node.op.name + ': ')}"
-            error.where = str(node.source)
-            error.notes = (f"in this call {numbers}", *error.notes)
-            error.fix = f"{error.fix}, or promise sizes that do: rlx.dim(name, min=..., max=...)"
-            raise
-        wanted = tuple(concrete_type(r.type, sizes) for r in node.results)
-        assert tuple(found) == wanted, f"{node.op.name} gives {found}, was recorded as {wanted}"
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def __call__(self, sizes: Mapping[str, int]) -> None:
+        """Raise the error of the first op that does not take these sizes, if any."""
+        for node in self._nodes:
+            _check_node(node, sizes)
+
+    @lazy
+    def _nodes(self) -> list[Node]:
+        found: dict[Any, Node] = {}
+        for node in filter(_depends, self._graph.walk()):
+            found.setdefault(_check_key(node), node)
+        return [*found.values()]
+
+
+def _depends(node: Node) -> bool:
+    """Whether an op may take some sizes and refuse others."""
+    values = (*node.args, *node.results)
+    if all(v.type.is_static for v in values):
+        return bool(sizes_in(node.attrs))
+    return not isinstance(node.op.rules.body, Pointwise)
+
+
+def _check_key(node: Node) -> Any:
+    """Equal for nodes of which one check is enough."""
+    types = tuple([v.type for v in (*node.args, *node.results)])
+    attrs = tuple(node.attrs.items())
+    try:
+        hash(attrs)
+    except TypeError:  # of arrays and the like
+        return node
+    return node.op, types, attrs
+
+
+def _check_node(node: Node, sizes: Mapping[str, int]) -> None:
+    types = [concrete_type(a.type, sizes) for a in node.args]
+    attrs = {name: concrete_attr(attr, sizes) for name, attr in node.attrs.items()}
+    try:
+        found = node.op.infer(types, attrs)
+    except RlxError as error:
+        numbers = ", ".join(f"{name} = {n}" for name, n in sorted(sizes.items()))
+        error.what = f"{node.op.name}: {error.what.removeprefix(node.op.name + ': ')}"
+        error.where = str(node.source)
+        error.notes = (f"in this call {numbers}", *error.notes)
+        error.fix = f"{error.fix}, or promise sizes that do: rlx.dim(name, min=..., max=...)"
+        raise
+    wanted = tuple(concrete_type(r.type, sizes) for r in node.results)
+    assert tuple(found) == wanted, f"{node.op.name} gives {found}, was recorded as {wanted}"
 
 
 def concretize(graph: Graph, sizes: Mapping[str, Size], put: Put = concrete) -> Graph:

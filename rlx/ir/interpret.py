@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Graph, Node
+from .graph import Graph, Node, Value
 from .number_check import asked, check_results
 
 Watch = Callable[[Node, Sequence[np.ndarray], Sequence[np.ndarray]], None]
@@ -26,6 +26,9 @@ def watched(watch: Watch) -> Iterator[None]:
         _watch.reset(token)
 
 
+LARGE = 1 << 26  # bytes of values from which on those that nobody reads any more are given back
+
+
 def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
     """Evaluate a graph on arrays, one for each parameter."""
     assert len(arrays) == len(graph.params), f"{graph.name} takes {len(graph.params)} arrays"
@@ -33,8 +36,9 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
     for param, array in zip(graph.params, arrays, strict=True):
         table[param] = np.asarray(array)
     watch, bad = _watch.get(), asked()
+    made, ends = 0, None
     with np.errstate(all="ignore"):
-        for node in graph.nodes:
+        for number, node in enumerate(graph.nodes):
             operands = [table[a] for a in node.args]
             results = _evaluated(node, operands)
             if watch:
@@ -42,7 +46,23 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
             if bad:
                 check_results(node.op.name, _source_of(node), operands, results, bad)
             table.update(zip(node.results, results, strict=True))
+            made += results[0].nbytes if results else 0
+            if made > LARGE:
+                ends = ends or _ends(graph)
+                for value in ends[number]:
+                    table.pop(value, None)
     return [table[r] for r in graph.results]
+
+
+def _ends(graph: Graph) -> list[list[Value]]:
+    """For each node the values that it is the last to read or make, but for results."""
+    last = {value: 0 for value in graph.params}
+    for number, node in enumerate(graph.nodes):
+        last.update(dict.fromkeys((*node.args, *node.results), number))
+    ends: list[list[Value]] = [[] for _ in graph.nodes]
+    for value in last.keys() - set(graph.results):
+        ends[last[value]].append(value)
+    return ends
 
 
 def _source_of(node: Node) -> Callable[[], object]:

@@ -39,6 +39,9 @@ class Target:
     in_place_carries: bool = False  # whether it knows `Carry.in_place`
     has_symbolic_sizes: bool = True  # whether one program runs for all sizes
     computes_operands: bool = True  # whether products read windows of operands without a copy
+    # a product computes an operand itself, where that has twice the bytes of what it is made of and
+    # the product uses each of its numbers no more often than this
+    most_uses: int = 0
     copied: frozenset[str] = frozenset()  # but for these dtypes, whose fast products need matrices
     has_chains: bool = False  # whether it knows the step `Chain`, and loops in parts
     batch_invariant: bool = False  # whether the order of a sum is the same for any batch size

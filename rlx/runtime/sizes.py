@@ -10,7 +10,7 @@ import numpy as np
 
 from ..backends.backend import MISS, Executable
 from ..backends.entries import Sizes, sized_entry
-from ..ir.bind import check_sizes, concrete_type, concretize
+from ..ir.bind import SizeChecks, concrete_type, concretize
 from ..ir.errors import SymbolicSizeError
 from ..ir.graph import Graph
 from ..ir.memory import Memory
@@ -25,11 +25,12 @@ Buckets = tuple[tuple[str, tuple[int, ...]], ...]
 def specialized(graph: Graph, compile: Compile, memory: Memory | None) -> Executable:
     """An executable that compiles the graph for each combination of sizes it meets."""
     known: deque[str] = deque(maxlen=TOLD)
+    check_sizes = SizeChecks(graph)
 
     def make(sizes: Sizes) -> Callable[..., Any]:
         with compiling:
             known.append(", ".join(f"{name} = {n}" for name, n in sorted(sizes.items())))
-            check_sizes(graph, sizes)
+            check_sizes(sizes)
         return _hitting(compile(concretize(graph, sizes)))
 
     return Executable(
@@ -48,11 +49,12 @@ def bucketed(graph: Graph, compile: Compile, buckets: Buckets, memory: Memory | 
     _check_buckets({s.name for t in graph.param_types for s in t.symbols}, tables)
     made: dict[tuple[int, ...], Callable[..., Any]] = {}
     known: list[str] = []
+    check_sizes = SizeChecks(graph)
 
     def make(sizes: Sizes) -> Callable[..., Any]:
         names = sorted(sizes)
         chosen = {name: _bucket(name, sizes[name], tables[name]) for name in names}
-        check_sizes(graph, sizes)
+        check_sizes(sizes)
         check_padding(graph, sizes, chosen)
         key = tuple(chosen.values())
         with compiling:

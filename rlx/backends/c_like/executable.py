@@ -20,6 +20,7 @@ from ..entries import device_executable
 from .plan import Plan
 
 MOST_RANKED = 64
+MOST_USES = 512  # eight tiles of a product
 CONTRACTED = frozenset((*FLOATS, "int32", "int64", "uint32", "uint64"))
 PHASES = ("lower", "write", "build")
 
@@ -41,7 +42,9 @@ class Loaded(Protocol):
         ...
 
 
-def kernel_target(name: str, missing: frozenset[str] = frozenset()) -> Target:
+def kernel_target(
+    name: str, missing: frozenset[str] = frozenset(), most_uses: int = MOST_USES
+) -> Target:
     """What lowering must know of a device that lacks some dtypes."""
     return Target(
         name,
@@ -51,6 +54,7 @@ def kernel_target(name: str, missing: frozenset[str] = frozenset()) -> Target:
         most_ranked=MOST_RANKED,
         has_sort=True,
         has_symbolic_sizes=False,
+        most_uses=most_uses,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ...ir.record import record
-from ...lower.lir.expr import Expr, Load, accumulated, apply
+from ...lower.lir.expr import Expr, accumulated, apply
 from ...lower.lir.index import Variable, as_index
 from ...lower.lir.program import Buffer, Contraction
 from .body import Body, Setting, Written
@@ -20,6 +20,7 @@ from .scalars import Scalars
 
 SIDE = 16  # threads of a group along rows and along columns, where there are so many
 BLOCK = 4  # rows and columns of a thread
+TILE = SIDE * BLOCK  # for more rows libraries, which read matrices, are faster
 ALONE = (8, 4)  # the same of one that shares nothing
 DEPTH = 16  # of what a group reads at once
 
@@ -167,8 +168,7 @@ class _Product:
         head = self.dialect.loop(
             writer.index_dtype, "n", "thread", whole(count), whole(self.threads)
         )
-        load = next(iter(operand.loads), None)
-        along_depth = isinstance(load, Load) and load.index.stride_of(step.depth) == 1
+        along_depth = goes_along_depth(operand, side, step.depth)
         fast, many = ("d", self.depth) if along_depth else ("s", tile.size)
         slow = "s" if along_depth else "d"
         with writer.block(head, [side, step.depth]):
@@ -229,6 +229,14 @@ class _Product:
             head = f"if ({' && '.join(bounds)}) {{" if bounds else "{"
             with writer.block(head, both, branch=True):
                 write_stores(writer, step.stores)
+
+
+def goes_along_depth(operand: Expr, side: Variable, depth: Variable) -> bool:
+    """Whether neighbors in an operand's memory are neighbors along the depth."""
+    if not operand.loads:
+        return False
+    index = max(operand.loads, key=lambda e: (e.buffer.nbytes, e.serial)).index
+    return index.stride_of(depth) == 1 if index.is_affine else index.stride_of(side) != 1
 
 
 def write_contraction(step: Contraction, setting: Setting) -> Written:

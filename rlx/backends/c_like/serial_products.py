@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 
 from ...ir.record import record
-from ...lower.lir.expr import Expr, accumulated, apply, is_view, load_of
-from ...lower.lir.index import Variable
+from ...lower.lir.expr import Apply, Expr, accumulated, apply, substitute, walk
+from ...lower.lir.index import Quotient, Variable
 from ...lower.lir.program import Contraction
 from .body import Body, Setting, Written
 from .dialect import LocalArray, register
 from .geometry import along_groups, size_of
 from .parallel import write_stores
+from .products import goes_along_depth
 
 ROWS, VECTORS = 6, 2  # of a block: 12 registers for its sums, of 16 that most processors have
 MOST_ROWS, MOST_COLUMNS, MOST_DEPTH = 96, 256, 256  # of a tile
@@ -33,6 +34,7 @@ class Side:
     variable: Variable
     block: int
     blocks: int  # of a tile
+    runs: tuple[Variable, ...] = ()  # of an operand that is computed: which run, and where in it
 
     @property
     def extent(self) -> int:
@@ -57,9 +59,6 @@ class _Product:
         self.step, self.dtype, self.kind = step, step.dtype, register(step.dtype)
         self.dialect = setting.dialect
         lhs, rhs = (apply("convert", step.dtype, e) for e in (step.lhs, step.rhs))
-        loops = (*step.batch, step.row, step.column, step.depth)
-        self.body = Body.storing(setting, step.stores, loops, [lhs, rhs])
-        self.writer, self._name = self.body.writer, self.body.writer.constant
         self.lanes = max(1, self.dialect.limits.lanes * 4 // self.kind.itemsize)
         rows, columns = size_of(step.row), size_of(step.column)
         spread, vector = ("row", lhs, step.row), ("column", rhs, step.column)
@@ -67,6 +66,10 @@ class _Product:
         if self.is_turned:
             spread, vector = vector, spread
         self._choose(spread, vector)
+        loops = (*step.batch, step.row, step.column, step.depth)
+        operands = [side.operand for side in (self.spread, self.vector)]
+        self.body = Body.storing(setting, step.stores, loops, operands)
+        self.writer, self._name = self.body.writer, self.body.writer.constant
 
     def _choose(self, spread: Operand, vector: Operand) -> None:
         """Take the largest tiles whose packed operands fit."""
@@ -87,8 +90,18 @@ class _Product:
                 rows //= 2
             else:
                 break
-        self.spread = Side(*spread, block, rows)
-        self.vector = Side(*vector, wide, columns)
+        self.spread = self._side(*spread, block, rows)
+        self.vector = self._side(*vector, wide, columns)
+
+    def _side(self, name: str, operand: Expr, variable: Variable, block: int, blocks: int) -> Side:
+        """A side, whose operand is computed in runs if it changes from one run to the next."""
+        depth = self.step.depth
+        length = run_of(operand, depth)
+        if length < 2 or self.depth % length or size_of(depth) % length:
+            return Side(name, operand, variable, block, blocks)
+        run, place = Variable(size_of(depth) // length), Variable(length)
+        operand = substitute(operand, {depth: run * length + place})
+        return Side(name, operand, variable, block, blocks, (run, place))
 
     def _needs(self, rows: int, columns: int) -> int:
         return self.depth * (rows + columns) + rows * columns
@@ -149,8 +162,11 @@ class _Product:
     def _pack(self, name: str, side: Side, first: str, blocks: str) -> None:
         """Pack a slice of an operand, block by block, in the order of its memory."""
         writer, whole, index = self.writer, self.writer.whole, self.writer.index_dtype
+        if side.runs:
+            self._pack_runs(name, side, first, blocks)
+            return
         loops = [("d", "rest"), ("s", whole(side.block))]
-        if self._goes_along_depth(side):
+        if goes_along_depth(side.operand, side.variable, self.step.depth):
             loops.reverse()
         both = [side.variable, self.step.depth]
         with writer.block(self.dialect.loop(index, "b", whole(0), blocks), both):
@@ -170,11 +186,32 @@ class _Product:
                     writer.line(f"number = {writer.expr(side.operand)};")
                 writer.line(f"{name}[{place}] = number;")
 
-    def _goes_along_depth(self, side: Side) -> bool:
-        """Whether the depth is what an operand's memory goes along."""
-        operand = side.operand
-        operand = operand.operands[0] if operand.operands and not is_view(operand) else operand
-        return is_view(operand) and load_of(operand).index.stride_of(self.step.depth) == 1
+    def _pack_runs(self, name: str, side: Side, first: str, blocks: str) -> None:
+        """Compute a slice of an operand run by run, each in a line that is packed then.
+
+        What all numbers of a run share is computed once, the others in vectors. Rows or columns
+        beyond the end are the last one again.
+        """
+        writer, whole = self.writer, self.writer.whole
+        (run, place), block = side.runs, whole(side.block)
+        length, inner = size_of(place), [side.variable, *side.runs]
+
+        def loop(variable: str, end: str) -> str:
+            return self.dialect.loop(writer.index_dtype, variable, whole(0), end)
+
+        with writer.block(loop("b", blocks), inner), writer.block(loop("s", block), inner):
+            at = f"({first} + b * {block} + s)"
+            self._name("at_s", writer.least(at, whole(side.extent - 1)))
+            writer.variables[side.variable] = "at_s"
+            with writer.block(loop("n", f"rest / {whole(length)}"), side.runs):
+                self._name("run", f"start / {whole(length)} + n")
+                writer.variables |= {run: "run", place: "d"}
+                writer.line(self.dialect.array(self.kind, "line", length))
+                with writer.count_to("d", length, [place]):
+                    writer.line(f"line[d] = {writer.expr(side.operand)};")
+                with writer.count_to("d", length):
+                    at = f"b * {whole(self.depth)} + n * {whole(length)} + d"
+                    writer.line(f"{name}[({at}) * {block} + s] = line[d];")
 
     def _block(self) -> None:
         """Add the slice's products to a block of sums, which stays in registers."""
@@ -227,6 +264,16 @@ class _Product:
                 total = f"sums[r * {whole(self.vector.tile)} + c]"
                 writer.given[accumulated(self.dtype)] = total
                 write_stores(writer, self.step.stores)
+
+
+def run_of(operand: Expr, depth: Variable) -> int:
+    """The length of runs along the depth that indices of an operand tell, or 0."""
+    if not any(isinstance(e, Apply) and e.instruction != "convert" for e in walk(operand)):
+        return 0  # it is only read
+    indices = [i for e in walk(operand) for index in e.indices for i in index.nested()]
+    atoms = [atom for index in indices for atom, _ in index.terms]
+    found = [a.divisor for a in atoms if isinstance(a, Quotient) and depth in a.index.variables]
+    return min((n for n in found if isinstance(n, int)), default=0)
 
 
 def write_serial_contraction(step: Contraction, setting: Setting) -> Written:

@@ -14,7 +14,7 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
-from ...ir.bind import check_sizes, concrete_type
+from ...ir.bind import SizeChecks, concrete_type
 from ...ir.config import config
 from ...ir.dims import concrete, likely
 from ...ir.errors import InternalError
@@ -215,11 +215,13 @@ class CpuBackend(Backend):
                 better = Linked(made, linked.guards)
             return self._executable(better, place, signature, whole, array, seconds, target)
 
+        checks = SizeChecks(signature)
+        entry = functools.partial(linked.entry, signature, array, checks)
         is_lasting = bool(place.key) and not place.functions
         return Executable(
-            linked.entry(signature, array),
+            entry(),
             native=Native(
-                code, linked.library.address("main"), linked.types(signature), signature, linked
+                code, linked.library.address("main"), linked.types(signature), checks, linked
             ),
             make_stages=lambda: _stages(lowered(), target, about),
             make_report=lambda: _joined(lowered().report, _told(about), place.report),
@@ -228,8 +230,8 @@ class CpuBackend(Backend):
             objects=code.objects,
             seconds=seconds,
             work=lambda: work(lowered().program),
-            make_entry_into=lambda: linked.entry(signature, array, takes_outputs=True),
-            make_entry_filling=lambda: linked.entry(signature, array, fills_outputs=True),
+            make_entry_into=lambda: entry(takes_outputs=True),
+            make_entry_filling=lambda: entry(fills_outputs=True),
             reused_memory=lambda donated: reused_memory(
                 about.lifetimes, signature.param_types, signature.result_types, donated
             ),
@@ -333,6 +335,7 @@ class Linked:
         self,
         graph: Graph,
         array: type,
+        check_sizes: SizeChecks,
         takes_outputs: bool = False,
         fills_outputs: bool = False,
         sizes: Sizes | None = None,
@@ -342,10 +345,12 @@ class Linked:
         types = self.types(graph)
         is_symbolic = code.dims is not None
         if is_symbolic and sizes is None:
-            make = functools.partial(self.entry, graph, array, takes_outputs, fills_outputs)
+            make = functools.partial(
+                self.entry, graph, array, check_sizes, takes_outputs, fills_outputs
+            )
             return sized_entry(types, lambda sizes: make(sizes=sizes))
         if sizes is not None:
-            check_sizes(graph, sizes)
+            check_sizes(sizes)
         numbers = code.numbers(sizes or {})
         return make_entry(
             self.library.address("main"),

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.bind import bind_sizes, check_sizes, concrete_type, is_symbolic
+from ...ir.bind import SizeChecks, bind_sizes, concrete_type, is_symbolic
 from ...ir.dims import concrete
-from ...ir.graph import Graph
 from ...ir.record import record
 from ...ir.types import Type
 from ..backend import Executable, Plan, PlannedCall
@@ -76,13 +75,13 @@ class Native:
     code: Code
     main: int
     types: Sequence[Type]  # of its arguments
-    graph: Graph  # which knows the sizes that its ops take
+    check_sizes: SizeChecks
     library: object  # lives as long
 
     def sizes(self, shapes: Sequence[tuple[int, ...]]) -> Sizes:
         """The open sizes for shapes of arguments; raises if an op does not take them."""
         sizes = bind_sizes(self.types, shapes, [f"argument {i}" for i in range(len(shapes))])
-        check_sizes(self.graph, sizes)
+        self.check_sizes(sizes)
         return sizes
 
 

@@ -17,6 +17,7 @@ from ..backend import Availability, Backend, Executable
 from ..c_like.cuda_c import CudaC
 from ..c_like.executable import kernel_executable, kernel_target
 from ..c_like.plan import Launch, Plan, Product, plan
+from ..c_like.products import TILE
 from ..c_like.runner import Place, Places, Runner
 from .machine import DRIVERS, CudaArray, CudaMachine, find, machine_of
 from .products import Gemm, Matrices, claim
@@ -30,7 +31,7 @@ class CudaBackend(Backend):
     def __init__(self, kind: str = "cuda", which: str = "") -> None:
         self.kind, self.which = kind, which
         self.name = f"{kind}:{which}" if which else kind
-        self.target = kernel_target(self.name)
+        self.target = kernel_target(self.name, most_uses=TILE)
         self._found: Availability | None = None
 
     def availability(self) -> Availability:

@@ -187,7 +187,7 @@ class Contraction:
 
     An operand is a `Load` with an affine index of any strides, which is converted to `dtype`. If
     `Target.computes_operands` it may also be a load whose index has quotients and remainders
-    (windows), or a `Guard` of such loads (padding).
+    (windows), or a `Guard` of such loads (padding); with `Target.most_uses` any expression.
     """
 
     batch: tuple[Variable, ...]

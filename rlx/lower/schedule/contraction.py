@@ -61,10 +61,7 @@ class _Contraction:
         right = self.load(rhs, self.rhs_place())
         if not self.scheduler.target.contracts(self.dtype):
             return [*self.packed, self.kernel(left, right)]
-        goes_by_left = not self.computes or lhs.type.size >= rhs.type.size
-        if self.scheduler.target.batch_invariant:  # sizes say nothing; what is computed is slower
-            goes_by_left = not isinstance(left, Load)
-        order = scalar.load_of(left if goes_by_left else right).index
+        order = self.order(left, right)
         depth = sorted(_long(self.depth), key=lambda v: -likely(order.stride_of(v)))
         if not self.computes:
             left, right = (self.packed_load(e, depth) for e in (left, right))
@@ -73,6 +70,15 @@ class _Contraction:
             right = self.as_matrix(right, rhs, self.columns, depth)
         step = self.contraction(left, right, depth)
         return [*self.packed, step]
+
+    def order(self, left: Expr, right: Expr) -> Index:
+        """The index of the operand that the contracted axes go by."""
+        lhs, rhs = self.node.args
+        goes_by_left = not self.computes or lhs.type.size >= rhs.type.size
+        if self.scheduler.target.batch_invariant:  # sizes say nothing; what is computed is slower
+            goes_by_left = not isinstance(left, Load)
+        both = (left, right) if goes_by_left else (right, left)
+        return next((scalar.load_of(e).index for e in both if scalar.is_view(e)), Index())
 
     def lhs_place(self) -> Place:
         return _place(
@@ -91,7 +97,9 @@ class _Contraction:
         )
 
     def load(self, value: Value, place: Place, *, is_left: bool = False) -> Expr:
-        """Load an operand through affine movement, or else from a copy."""
+        """Load an operand through affine movement, or else from a copy, or compute it."""
+        if value in self.scheduler.fusion.prologues:
+            return self.scheduler.elements.at(value, place)
         constant = value.node is not None and value.node.op.is_constant
         if not constant:
             element = self.in_padded_copy(value, place) if is_left else None

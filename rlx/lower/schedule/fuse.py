@@ -38,6 +38,7 @@ DEEPEST = 60  # operations on one path through a kernel, a bound for code size a
 SHORTEST_LINE = 48  # rows or columns of a matrix that is a part of a larger one
 LARGEST_SLICE = 3  # store for a contraction what it reads a slice of, if it is no larger
 STORE_COST = 2  # in loads: the line is read before it is written
+LEAST_SAVED = 2  # an operand has so many times the bytes of what a contraction computes it from
 SCALAR_COST = 60  # a single number is computed again up to this cost: it leaves the loops
 
 Site = tuple[Value, tuple[Node, ...]]  # the value whose kernel computes it, and the moves between
@@ -51,6 +52,7 @@ class Fusion:
     stored: set[Value] = field(default_factory=set)
     missed: dict[Value, str] = field(default_factory=dict)  # stored value -> why it did not fuse
     forced: set[Value] = field(default_factory=set)  # those that must be in memory
+    prologues: set[Value] = field(default_factory=set)  # operands that products compute themselves
     epilogues: dict[Value, Value] = field(default_factory=dict)  # stored value -> its contraction
     paths: dict[Value, tuple[Node, ...]] = field(default_factory=dict)  # the moves between the two
 
@@ -183,8 +185,47 @@ class _Fuser:
             if fuses and not in_memory:
                 continue
             for number, arg in enumerate(node.args):
+                if isinstance(body, Contract) and self.is_prologue(node, number):
+                    self.fusion.prologues.add(arg)
+                    continue
                 origin = self.read_in_place(node, number) if isinstance(body, Contract) else None
                 self.store(origin or arg, f"{node.op.name} reads it from memory")
+
+    def is_prologue(self, node: Node, number: int) -> bool:
+        """Whether a contraction computes an operand itself, which then needs no memory.
+
+        It does where that is made of few bytes, such as those of numbers in few bits: to store it
+        would take longer than to compute it, as often as the contraction does.
+        """
+        arg, target = node.args[number], self.target
+        sizes = [n for a in node.args for n in a.shape]
+        if "producers" not in target.fuses or not all(isinstance(n, int) for n in sizes):
+            return False
+        if not target.contracts(target.arithmetic(node.result.dtype)) or arg in self.graph.results:
+            return False
+        contracted, _ = axes_of(node)
+        depth = math.prod(arg.shape[axis] for axis in contracted[number])
+        if node.result.type.size * depth > target.most_uses * arg.type.size:
+            return False
+        if not self.is_inline(arg) or len(self.users[arg]) > 1 or not arg.type.size:
+            return False
+        return self.bytes_behind(arg) * LEAST_SAVED <= arg.type.nbytes
+
+    def bytes_behind(self, value: Value) -> float:
+        """The bytes of what a value is computed from; infinite if that takes reductions."""
+        found, seen, stack = 0.0, set[Value](), [value]
+        while stack:
+            value = stack.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            if value.node is None or not self.is_inline(value):
+                found += value.type.nbytes
+            elif isinstance(body_of(value), Reduce):
+                return math.inf
+            else:
+                stack += maker(value).args
+        return found
 
     def read_in_place(self, node: Node, number: int) -> Value | None:
         """The value behind movement that a contraction can read by strides alone."""
@@ -285,6 +326,8 @@ class _Fuser:
         sites = self.sites[value]
         if isinstance(body, Fill) or not sites:
             return ""
+        if all(isinstance(body_of(root), Contract) for root, _ in sites):
+            return ""  # a part of an operand that a contraction computes itself
         if "producers" not in self.target.fuses and not isinstance(body, View):
             return "operations are not to be fused into others"
         if isinstance(body, Reduce):
