@@ -145,6 +145,7 @@ if TYPE_CHECKING:
     from .quantization.quantize import quantize as quantize
     from .rewriting.autograph import autograph as autograph
     from .runtime import distributed as distributed
+    from .runtime.streams import Event as Event, Stream as Stream
     from .runtime.supports import supports as supports
     from .tools.costs import explain_device as explain_device
     from .tools.measure import CacheBuster as CacheBuster, Tick as Tick, time_ns as time_ns
@@ -225,6 +226,7 @@ else:
             "io": "load save",
             "quantization": "quantize",
             "rewriting.autograph": "autograph",
+            "runtime.streams": "Event Stream",
             "runtime.supports": "supports",
             "tools.costs": "explain_device",
             "tools.measure": "CacheBuster Tick time_ns",

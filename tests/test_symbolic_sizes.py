@@ -223,6 +223,16 @@ def test_buckets_change_nothing(name: str) -> None:
     assert report == "padded to n = 4; n = 8; n = 40"
 
 
+def test_buckets_of_powers_of_two() -> None:
+    sizes = {"x": {0: rlx.dim("n", max=40)}}
+    function = rlx.jit(PROGRAMS["statistics"], dynamic=sizes, buckets={"n": "pow2"})
+    for n in (1, 2, 3, 4, 5, 7, 33, 40):
+        x = np.random.default_rng(n).normal(size=(n, 8)).astype("float32")
+        check(function, PROGRAMS["statistics"], x, str(n))
+    report = function.lower(np.ones((3, 8), "float32")).compile().report()
+    assert report == "padded to n = 1; n = 2; n = 4; n = 8; n = 40"
+
+
 @pytest.mark.parametrize("name", ["attention", "movement", "recurrent"])
 def test_specialized_for_each_size(name: str) -> None:
     function = rlx.jit(PROGRAMS[name], dynamic=N, specialize=True)

@@ -38,7 +38,7 @@ from .arrays import (
     prepare,
     wrong_count,
 )
-from .queue import Pending, Queue, failing, given_calls, run_all
+from .queue import Pending, Queue, current, failing, given_calls, later, run_all, started
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -122,15 +122,12 @@ class CompiledCode:
                 np.copyto(target, found)
 
     def submit_then(self, arrays: Sequence[Any], then: Callable[[Any], Any]) -> Future[Any]:
-        """Do as `submit` with `arrays`, and call `then` with the results.
-
-        Returns a future of what `then` returns.
-        """
+        """Do as `submit` with `arrays`; a future of what `then` returns for the results."""
         callable_of("submit_then: then", then)
         if not isinstance(arrays, tuple | list):
             arrays = members("submit_then: arrays", arrays)
         call = self._plan(self._with_bound(arrays), keeps=True)
-        return self.queue.submit(lambda: then(call()))
+        return current(self.queue).submit(lambda: then(call()))
 
     def planned(self, call: Any, then: Callable[[Any], Any] | None = None) -> Callable[[], Any]:
         """What makes one of many calls; if it cannot be made, what raises its error.
@@ -156,7 +153,7 @@ class CompiledCode:
         except Exception as error:
             hide_frames(error)
             return Pending.failed(error)
-        return Pending(self.queue.submit(lambda: then(call())))
+        return started(self.queue, lambda: then(call()))
 
     def _by_name(self, arrays: Mapping[str, Any]) -> list[Any]:
         """The arrays of all parameters, in order."""
@@ -378,13 +375,14 @@ class CompiledGraph(CompiledCode):
         return self.submit_then(arrays, then=lambda results: results)
 
     def run_async(self, *arrays: Any) -> Pending:
-        """Run on the session's thread, and give a result to wait for, or to await.
+        """Run on the session's thread or that of a `Stream`; gives a result to wait for.
 
-        `arrays` are those of a call. Use it as `p = c.run_async(x)`, then `p.result()`; or
-        `await c.run_async(x)`. It does as `submit`, but all errors come out where the result is
-        asked for.
+        `arrays` are those of a call, or what other such calls gave. Use it as
+        `p = c.run_async(x)`, then `p.result()`; or `await c.run_async(x)`. It does as `submit`, but
+        all errors come out where the result is asked for.
         """
-        return self.start(lambda: arrays, then=lambda results: results)
+        pending = later(self._call, arrays, {})
+        return pending or self.start(lambda: arrays, then=lambda results: results)
 
     def run_many(self, calls: Iterable[Any], *, return_errors: bool = False) -> list[Any]:
         """Run several calls, some of them concurrently, with results in order.

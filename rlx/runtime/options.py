@@ -14,7 +14,7 @@ from ..ir.graph import Graph
 from ..ir.policy import Policy, policy_of
 from ..ir.record import fields, record, replace
 from ..lower.target import FUSIONS
-from .sizes import Buckets
+from .sizes import POW2, Buckets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,8 @@ class CompileOptions:
     donate          names of parameters (`params` means all of its leaves) whose arrays may not be
                     used after a call, so that results can take over their memory
     specialize      whether a graph of symbolic sizes is compiled for each size that it meets
-    buckets         {name of a dim: sizes}; it is compiled for the next larger of these instead
+    buckets         {name of a dim: sizes}; it is compiled for the next larger of these instead.
+                    "pow2" in place of sizes stands for the powers of two
     deterministic   "batch": the numbers of a row do not depend on how many rows there are
     tier            "fast" compiles quickly, "max" takes long for code that may run faster
     fixed           how many of the last parameters get the same arrays in many calls
@@ -159,13 +160,13 @@ def _is_one_of(given: Any, texts: Sequence[str | None]) -> bool:
     return (given is None or isinstance(given, str)) and given in texts
 
 
-def as_buckets(given: Mapping[str, Sequence[int]] | Buckets | None) -> Buckets:
+def as_buckets(given: Mapping[str, Sequence[int] | str] | Buckets | None) -> Buckets:
     """The buckets of dims by name, checked; the sizes of each dim go up.
 
-    >>> as_buckets({"seq": (128, 64)})
-    (('seq', (64, 128)),)
+    >>> as_buckets({"seq": (128, 64), "rows": "pow2"})
+    (('rows', 'pow2'), ('seq', (64, 128)))
     """
-    fix = 'map names of dims to sizes, as {"seq": (64, 128, 256)}'
+    fix = 'map names of dims to sizes, as {"seq": (64, 128, 256)}, or to "pow2"'
     if isinstance(given, tuple) and all(map(_is_pair, given)):
         given = dict(given)
     if given is None or (isinstance(given, tuple) and not given):
@@ -173,7 +174,8 @@ def as_buckets(given: Mapping[str, Sequence[int]] | Buckets | None) -> Buckets:
     is_mapping = isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
     if not is_mapping or not all(map(_is_row, dict(given).values())):
         raise StaticArgumentError(f"`buckets` is {given!r}", fix=fix)
-    return tuple((name, tuple(sorted(sizes))) for name, sizes in sorted(dict(given).items()))
+    rows: list[tuple[str, Any]] = sorted(dict(given).items())
+    return tuple((name, POW2 if row == POW2 else tuple(sorted(row))) for name, row in rows)
 
 
 def no_open_sizes(name: str, buckets: Buckets) -> ArgumentError:
@@ -207,7 +209,9 @@ def _is_pair(row: Any) -> bool:
 
 
 def _is_row(sizes: Any) -> bool:
-    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or not sizes:
+    if isinstance(sizes, str):
+        return sizes == POW2
+    if not isinstance(sizes, Sequence) or not sizes:
         return False
     return all(_is_whole(n, 1) for n in sizes)
 

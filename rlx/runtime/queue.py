@@ -8,14 +8,20 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, final
+
+import numpy as np
 
 from ..ir.errors import ArgumentError
 from ..ir.tracebacks import hide_frames
+from ..trace import pytree
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
     from queue import SimpleQueue
+
+    from .streams import Stream
 
     _Job: TypeAlias = tuple[Future[Any], Callable[[], Any]]
 
@@ -104,8 +110,9 @@ def _give_time() -> None:
 class Pending:
     """The pending result of a call on another thread, which can be awaited, too."""
 
-    def __init__(self, future: Future[Any]) -> None:
+    def __init__(self, future: Future[Any], place: Any = None) -> None:
         self._future = future
+        self.place = place  # the queue or stream that makes the call; None if it did not begin
 
     @classmethod
     def failed(cls, error: BaseException) -> Pending:
@@ -139,6 +146,44 @@ class Pending:
         import asyncio  # loaded where an event loop runs, and 20 ms to import elsewhere
 
         return asyncio.wrap_future(self._future).__await__()
+
+
+# -- where calls are made --------------------------------------------------------------------------
+
+entered: ContextVar[tuple[Stream, ...]] = ContextVar("rlx.streams", default=())
+
+
+def current(usual: Queue) -> Queue | Stream:
+    """What runs calls here: the stream of the block, or else a `usual` queue."""
+    streams = entered.get()
+    return streams[-1] if streams else usual
+
+
+def started(usual: Queue, job: Callable[[], Any]) -> Pending:
+    """Run a job in the stream of the block, or else in a `usual` queue."""
+    place = current(usual)
+    return Pending(place.submit(job), place)
+
+
+def later(call: Callable[..., Any], args: Any, kwargs: Any) -> Pending | None:
+    """A call that needs results of others, made when they are there; or None.
+
+    Without a stream it is made where the first of them is. Memory of NumPy arrays is copied now.
+    """
+    needed = [x for x in pytree.leaves((args, kwargs)) if isinstance(x, Pending)]
+    if not needed:
+        return None
+    failed = next((x for x in needed if x.place is None), None)
+    if failed is not None:
+        return failed
+    kept = pytree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, (args, kwargs))
+    context = copy_context()
+
+    def made() -> Any:
+        args, kwargs = pytree.map(lambda x: x.result() if isinstance(x, Pending) else x, kept)
+        return call(*args, **kwargs)
+
+    return started(needed[0].place, lambda: context.run(made))
 
 
 # -- many calls -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 from ..backends.backend import MISS, Executable
 from ..backends.entries import Sizes, sized_entry
 from ..ir.bind import SizeChecks, concrete_type, concretize
+from ..ir.dims import Symbol
 from ..ir.errors import SymbolicSizeError
 from ..ir.graph import Graph
 from ..ir.memory import Memory
@@ -19,7 +20,8 @@ from .cache import compiling
 
 TOLD = 16  # sizes that a report tells of, the last ones
 Compile = Callable[[Graph], Executable]
-Buckets = tuple[tuple[str, tuple[int, ...]], ...]
+POW2 = "pow2"  # buckets: the powers of two
+Buckets = tuple[tuple[str, tuple[int, ...] | str], ...]
 
 
 def specialized(graph: Graph, compile: Compile, memory: Memory | None) -> Executable:
@@ -46,14 +48,15 @@ def bucketed(graph: Graph, compile: Compile, buckets: Buckets, memory: Memory | 
     from ..lower.hir.pad_sizes import check_padding, pad_sizes
 
     tables = dict(buckets)
-    _check_buckets({s.name for t in graph.param_types for s in t.symbols}, tables)
+    symbols = {s.name: s for t in graph.param_types for s in t.symbols}
+    _check_buckets(symbols.keys(), tables)
     made: dict[tuple[int, ...], Callable[..., Any]] = {}
     known: list[str] = []
     check_sizes = SizeChecks(graph)
 
     def make(sizes: Sizes) -> Callable[..., Any]:
         names = sorted(sizes)
-        chosen = {name: _bucket(name, sizes[name], tables[name]) for name in names}
+        chosen = {name: _bucket(symbols[name], sizes[name], tables[name]) for name in names}
         check_sizes(sizes)
         check_padding(graph, sizes, chosen)
         key = tuple(chosen.values())
@@ -74,23 +77,26 @@ def bucketed(graph: Graph, compile: Compile, buckets: Buckets, memory: Memory | 
     )
 
 
-def _check_buckets(dims: Set[str], tables: Mapping[str, Sequence[int]]) -> None:
+def _check_buckets(dims: Set[str], tables: Mapping[str, Any]) -> None:
     odd = sorted(dims ^ tables.keys())
     if odd:
         raise SymbolicSizeError(
             f"the buckets are of {', '.join(tables) or 'no dim'}, the dims are "
             f"{', '.join(sorted(dims))}",
-            fix=f"give sizes for each dim: buckets={{{odd[0]!r}: (64, 128, 256)}}",
+            fix=f'give sizes for each dim: buckets={{{odd[0]!r}: (64, 128, 256)}}, or "pow2"',
         )
 
 
-def _bucket(name: str, size: int, table: Sequence[int]) -> int:
-    """The smallest bucket that holds a size."""
+def _bucket(dim: Symbol, size: int, table: Sequence[int] | str) -> int:
+    """The smallest bucket that holds a size of a dim; none is over the dim's range."""
+    if isinstance(table, str):
+        power = 1 << max(size - 1, 0).bit_length()
+        return power if dim.high is None else min(power, dim.high)
     fitting = [n for n in table if n >= size]
     if not fitting:
         raise SymbolicSizeError(
-            f"{name} is {size}, larger than its largest bucket, {max(table)}",
-            fix=f"add a bucket of {size} or more for {name!r}",
+            f"{dim.name} is {size}, larger than its largest bucket, {max(table)}",
+            fix=f"add a bucket of {size} or more for {dim.name!r}",
         )
     return min(fitting)
 

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
         device: str | None
         dynamic: Mapping[str, Axes] | None
         specialize: bool
-        buckets: Mapping[str, Sequence[int]] | None
+        buckets: Mapping[str, Sequence[int] | str] | None
         deterministic: str | None
         tier: str
         precision: Policy | str | None
@@ -116,7 +116,7 @@ def jit(
     device: str | None = None,
     dynamic: Mapping[str, Axes] | None = None,
     specialize: bool = False,
-    buckets: Mapping[str, Sequence[int]] | None = None,
+    buckets: Mapping[str, Sequence[int] | str] | None = None,
     deterministic: str | None = None,
     tier: str = "auto",
     precision: Policy | str | None = None,
@@ -141,7 +141,7 @@ def jit(
       size is a name or a `rlx.dim` with a range; equal names are equal sizes. `x[:5]` of fewer
       elements is an error of the call.
     - `specialize`: on a device that needs known sizes, compile for each size that comes; or give
-      `buckets`, sizes for each dim to which arrays are padded.
+      `buckets`, sizes for each dim to which arrays are padded, or "pow2" for the powers of two.
     - `deterministic="batch"`: results of a row do not depend on the number of rows, a bit slower.
     - `tier`: "auto" compiles better code once a program has run long, "max" does so at once.
     - `precision`: a policy or its name, as "mixed_bf16", also of calls without one.

@@ -34,7 +34,7 @@ from ...trace.make_graph import Traced, function_name, nested_too_deeply, titled
 from ...trace.named import asked_axes
 from ...trace.placement import common_device, run_here
 from ...trace.tensor import TracedTensor
-from .compiled import Compiled, Lowered, Ready, TimedPath, TreeCalls, may_be_better
+from .compiled import Compiled, Lowered, TimedPath, may_be_better
 from .disable import run_at_once
 from .paths import Arguments, Call, missed, unless_static
 from .signature import (
@@ -48,6 +48,7 @@ from .signature import (
 )
 from .sizes import Dynamic
 from .trace_cache import TraceCache
+from .tree_calls import Ready, TreeCalls
 
 AUTO = "auto"  # the device that the cost model predicts to be fastest
 PATHS = 4  # kinds of arguments that are tried before they are looked at

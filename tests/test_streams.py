@@ -1,0 +1,91 @@
+"""Streams and events: order within a stream, none between streams, and what events add."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import rlx
+
+SOON = 20.0  # seconds
+
+
+@rlx.jit
+def double(x):
+    return x * 2
+
+
+def test_calls_of_a_stream_are_made_in_order_and_beside_others():
+    one, other, gate = rlx.Stream(), rlx.Stream(), threading.Event()
+    one.submit(lambda: gate.wait(SOON))
+    with one:
+        held = double.run_async(np.ones(2, np.float32))
+        with other:  # its own calls wait for nobody
+            assert double.run_async(np.ones(2, np.float32)).result(SOON).tolist() == [2, 2]
+        after = double.submit(np.ones(3, np.float32))
+    usual = double.run_async(np.ones(1, np.float32))
+    assert usual.result(SOON).tolist() == [2]
+    assert not held.done() and not after.done()
+    gate.set()
+    assert after.result(SOON).tolist() == [2, 2, 2]
+    assert held.done()
+
+
+def test_results_that_are_pending_may_be_arguments():
+    one, other, gate = rlx.Stream(), rlx.Stream(), threading.Event()
+    x = np.ones(2, np.float32)
+    with one:
+        one.submit(lambda: gate.wait(SOON))
+        first = double.run_async(x)
+    with other:
+        last = double.run_async(first)
+    compiled = rlx.Session("cpu").compile(lambda x, y: x + y, x, x)
+    both = compiled.run_async(first, x)
+    x[:] = 100  # what was given is copied
+    assert not last.done()
+    gate.set()
+    assert last.result(SOON).tolist() == [4, 4]
+    assert both.result(SOON).tolist() == [3, 3]
+    wrong = double.run_async(rlx.jit(lambda x: x @ x).run_async(np.ones((2, 3))))
+    with pytest.raises(rlx.ShapeError, match="inner sizes differ"):
+        wrong.result(SOON)
+    late = rlx.jit(lambda x, y: x + y).run_async(last, np.ones(3, np.float32))
+    assert isinstance(late.exception(SOON), rlx.ShapeError)
+
+
+def test_events_order_streams():
+    one, other, gate = rlx.Stream(), rlx.Stream(), threading.Event()
+    done: list[str] = []
+    one.submit(lambda: gate.wait(SOON))
+    one.submit(lambda: done.append("one"))
+    event = one.record()
+    other.wait(event)
+    other.submit(lambda: done.append("other"))
+    assert not event.done() and repr(event) == "<Event, not reached>"
+    with pytest.raises(TimeoutError):
+        event.wait(0.01)
+    gate.set()
+    other.synchronize(SOON)
+    assert done == ["one", "other"] and event.done()
+    with pytest.raises(rlx.ArgumentError, match="event is 3, not an event"):
+        other.wait(3)  # type: ignore[arg-type]
+
+
+def test_the_stream_of_a_block_is_that_of_its_thread():
+    one, seen = rlx.Stream(), []
+    with one:
+        thread = threading.Thread(target=lambda: seen.append(double.run_async(1.0).place))
+        thread.start()
+        thread.join()
+        assert double.run_async(1.0).place is one is not seen[0]
+    assert double.run_async(1.0).place is seen[0]
+
+
+def test_errors_of_a_call_come_where_its_result_is_asked_for():
+    with rlx.Stream() as stream:
+        bad = double.run_async("text")
+    stream.synchronize(SOON)
+    with pytest.raises(rlx.RlxError):
+        bad.result()
