@@ -61,6 +61,7 @@ from .ir.errors import (
     SymbolicSizeError as SymbolicSizeError,
     TaskTimeoutError as TaskTimeoutError,
     UnknownDeviceError as UnknownDeviceError,
+    UnknownNameError as UnknownNameError,
     UnknownPrimitive as UnknownPrimitive,
     UnrolledLoopWarning as UnrolledLoopWarning,
     UnsupportedDtype as UnsupportedDtype,

@@ -38,8 +38,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import junk_values
 import numpy as np
+import small_served
 from junk_calls import CALLS, METHODS
 from junk_models import MODELS
+from junk_serving import SERVING
 from junk_values import BY_NAME, JUNK
 from parity.arguments import ARRAYS
 from parity.tables import by_function
@@ -105,6 +107,7 @@ def scope(module: str = "") -> dict[str, Any]:
         "sin": lambda x: rnp.sin(x),
         "np_sin": _np_sin,
         "square_sum": lambda x: rnp.sum(x * x),
+        "served": small_served,
         "Plain": plain,
         "Plain2": type("Plain2", (), {}),
         **{name: rnp.asarray(array) for name, array in ARRAYS.items()},
@@ -136,7 +139,7 @@ def calls() -> dict[str, list[tuple[str, Call]]]:
             call = _parsed(case.text, name)
             if call is not None and ast.unparse(ast.parse(call.function)) == name.split(".")[-1]:
                 found.setdefault(name, []).append((case.module, call))
-    for line in filter(None, (CALLS + METHODS + MODELS).splitlines()):
+    for line in filter(None, (CALLS + METHODS + MODELS + SERVING).splitlines()):
         call = _parsed(line)
         assert call is not None, line
         found.setdefault(call.name.removeprefix("rlx."), []).append(("", call))

@@ -11,7 +11,8 @@ import hashlib
 import random
 from collections.abc import Sequence
 
-from rlx.serve import PagePool, Request, Scheduler
+from rlx.serve.pages import PagePool
+from rlx.serve.scheduler import Request, Scheduler
 
 POISON = b"poison"
 VOCABULARY = 50

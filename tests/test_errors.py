@@ -19,6 +19,7 @@ from rlx.backends.backend import Availability
 from rlx.ir import errors
 from rlx.lower.pipeline import lower
 from rlx.lower.target import Target
+from rlx.serve import WeightRegistry
 from rlx.transforms.transpose import transpose_graph
 
 DTYPES = (
@@ -185,6 +186,18 @@ def test_unknown_device():
           fix    did you mean 'cpu'? the devices are {", ".join(registry.names())}
         """,
         lambda: rlx.jit(lambda x: x, device="cpuu"),
+    )
+
+
+def test_unknown_name():
+    check_text(
+        errors.UnknownNameError,
+        """
+        no weights are named 'w'
+          where  test_errors.py:N in <lambda>      lambda: WeightRegistry()["w"],
+          fix    there are: none; add them first
+        """,
+        lambda: WeightRegistry()["w"],
     )
 
 

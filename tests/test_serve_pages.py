@@ -7,7 +7,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rlx.ir.errors import AttributeValueError
-from rlx.serve import PagePool
+from rlx.serve.pages import PagePool
 from tests.served import Memory
 
 TOKENS = st.lists(st.integers(0, 1), min_size=1, max_size=9)  # few, so that prefixes meet

@@ -9,7 +9,8 @@ import random
 import pytest
 
 from rlx.ir.errors import AttributeValueError, QueueFullError
-from rlx.serve import PagePool, Request, Scheduler
+from rlx.serve.pages import PagePool
+from rlx.serve.scheduler import Request, Scheduler
 from tests.served import Memory, alone, run_step
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "300"))

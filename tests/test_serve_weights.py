@@ -55,7 +55,7 @@ def test_misuse_is_named():
         weights.add("a", B)
     with pytest.raises(rlx.StructureError, match=r"f32\[3\], the old ones .* f32\[2, 3\]"):
         weights.swap("a", B[0])
-    with pytest.raises(KeyError, match="no weights are named 'b'"):
+    with pytest.raises(rlx.UnknownNameError, match="no weights are named 'b'"):
         weights["b"]
     with handle:
         with pytest.raises(rlx.InUseError, match="'a' is used 1 times"):

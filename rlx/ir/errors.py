@@ -237,6 +237,10 @@ class FileAccessError(RlxError, OSError):
     """A file that cannot be read or written: a directory, a forbidden one."""
 
 
+class UnknownNameError(RlxError, KeyError):
+    """A name that nothing stands for."""
+
+
 class InUseError(RlxError, RuntimeError):
     """Something was to be removed that is still used."""
 

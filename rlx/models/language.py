@@ -11,7 +11,8 @@ from typing_extensions import Unpack
 from ..io.template import ChatTemplate
 from ..io.tokenizer import Tokenizer
 from ..ir.errors import ArgumentError, BoundsError
-from ..trace.arguments import choice, count_of, names_of, wrong
+from ..ir.types import as_dtype
+from ..trace.arguments import choice, count_of, instance_of, names_of, pair, wrong
 from ..trace.array import Array
 from .formats import Formats
 from .generation import Completion, Request, StoppedText, run
@@ -85,9 +86,10 @@ class LanguageModel:
         Their pages hold `page_size` tokens each, as numbers of `dtype`. `adapters` are how many
         they take and their greatest rank.
         """
-        key = page_size, dtype, adapters
+        key = count_of("steps: page_size", page_size, 1), as_dtype(dtype).name, _room(adapters)
         if key not in self._made:
-            given = self.config, self.weights, page_size, dtype, self._release, adapters
+            size, name, room = key
+            given = self.config, self.weights, size, name, self._release, room
             self._made[key] = Steps(*given, self._is_shared)
         return self._made[key]
 
@@ -213,3 +215,18 @@ class LanguageModel:
                 f"model's context of {self.config.context}",
                 fix="shorten the prompt, or ask for fewer with max_tokens=",
             )
+
+
+def language_model(what: str, given: Any) -> LanguageModel:
+    """Check that an argument is a language model."""
+    return instance_of(
+        what, given, LanguageModel, "a language model", "give what rlx.models.load gave"
+    )
+
+
+def _room(adapters: Any) -> tuple[int, int] | None:
+    """How many adapters steps take, and their greatest rank."""
+    if adapters is None:
+        return None
+    count, rank = pair("steps: adapters", adapters)
+    return count_of("steps: adapters", count, 1, 4096), count_of("steps: the rank", rank, 1, 4096)

@@ -17,7 +17,7 @@ from ..ir.files import as_path, naming, reaching
 from ..nn.blocks import BlockArray
 from ..trace.array_arguments import known_real
 from ..trace.host import to_numpy
-from .language import LanguageModel
+from .language import LanguageModel, language_model
 from .llama import Llama
 from .llama_files import BEFORE_LAYER, INTERLEAVED, LAYER
 from .lora import Adapter, check_adapter, product_sizes
@@ -53,6 +53,7 @@ def load_adapter(
     not given, and is the rank itself if nobody says. Raises a `FileFormatError` for a damaged file,
     for kinds of adapters that rlx has not, and for one of another model.
     """
+    language_model("load_adapter: model", model)
     place, config = as_path(path), model.config
     given = None if alpha is None else known_real("load_adapter: alpha", alpha)
     with naming(path):

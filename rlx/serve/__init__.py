@@ -6,8 +6,6 @@
 from ..ir.lazy import listed as _listed
 from .adapters import Adapters as Adapters
 from .engine import Engine as Engine, Ticket as Ticket
-from .pages import PagePool as PagePool, Table as Table
-from .scheduler import Chunk as Chunk, Request as Request, Scheduler as Scheduler
 from .weights import Handle as Handle, WeightRegistry as WeightRegistry
 from .workers import Workers as Workers
 

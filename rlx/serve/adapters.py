@@ -15,11 +15,11 @@ from typing import final
 import numpy as np
 
 from ..ir.errors import AttributeValueError, InUseError
-from ..models.language import LanguageModel
+from ..models.language import LanguageModel, language_model
 from ..models.lora import Adapter, Stack, check_adapter, stacked
 from ..models.lora_files import load_adapter
 from ..trace import pytree
-from ..trace.arguments import count_of, wrong
+from ..trace.arguments import count_of, instance_of, name_of
 from ..trace.host import to_numpy
 from .weights import Handle, content_key
 
@@ -34,7 +34,7 @@ class Adapters:
     def __init__(self, model: LanguageModel, count: int, rank: int) -> None:
         self.count = count_of("adapters", count)
         self.rank = count_of("adapter_rank", rank, 1)
-        self._model = model
+        self._model = language_model("Adapters: model", model)
         self._named: dict[str, Handle] = {}
         self._places: list[Handle | None] = [None] * self.count
         self._changes = threading.Lock()  # held by who attaches, one at a time
@@ -55,12 +55,10 @@ class Adapters:
         `StructureError`, `ShapeError` or `AttributeValueError`; one for which there is no place an
         `InUseError`.
         """
-        if not isinstance(name, str) or not name:
-            raise wrong("attach: name", name, "a name", "give a text")
+        name_of("attach: name", name)
         if isinstance(adapter, str | PathLike):
             adapter = load_adapter(adapter, self._model)
-        if not isinstance(adapter, Adapter):
-            raise wrong("attach: adapter", adapter, "an adapter", "give a path or an Adapter")
+        instance_of("attach: adapter", adapter, Adapter, "an adapter", "give a path or an Adapter")
         check_adapter(self._model.config, adapter, self.rank)
         made = _handle(adapter)
         with self._changes:
@@ -109,7 +107,7 @@ class Adapters:
         return f"Adapters({', '.join(self) or 'none'}; room for {self.count} of rank {self.rank})"
 
     def _known(self, name: str) -> Handle:
-        if name not in self._named:
+        if name_of("adapter", name) not in self._named:
             raise AttributeValueError(
                 f"there is no adapter {name!r}",
                 fix=f"attached are: {', '.join(self) or 'none'}; attach it first",

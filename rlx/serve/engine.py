@@ -20,10 +20,10 @@ import numpy as np
 from ..ir.errors import AttributeValueError, DeviceFailure, StructureError
 from ..ir.types import as_dtype
 from ..models.generation import Completion, Request as Text
-from ..models.language import LanguageModel
+from ..models.language import LanguageModel, language_model
 from ..models.sampling import Drawn
 from ..models.steps import Batch, Steps
-from ..trace.arguments import bytes_of, count_of, flag, wrong
+from ..trace.arguments import bytes_of, callable_of, count_of, flag, instance_of
 from ..trace.axes import integer, number
 from .adapters import Adapters
 from .guesses import Row, draw, guesser
@@ -77,9 +77,7 @@ class Ticket:
 
 def tenant_of(given: Any) -> str:
     """Check the name of a tenant."""
-    if isinstance(given, str):
-        return given
-    raise wrong("submit: tenant", given, "a text", "give a name")
+    return instance_of("submit: tenant", given, str, "a text", "give a text")
 
 
 @final
@@ -116,7 +114,10 @@ class Engine(Writer):
         poison: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.model, self._clock = model, clock
+        self.model = language_model("Engine: model", model)
+        if draft is not None:
+            language_model("Engine: draft", draft)
+        self._clock = callable_of("Engine: clock", clock)
         size, name = count_of("page_size", page_size, 1), as_dtype(dtype).name
         each = sum(_page_bytes(x, size, name) for x in (model, draft) if x is not None)
         count = bytes_of("cache", cache) // each
@@ -171,6 +172,10 @@ class Engine(Writer):
         """
         if self.error is not None:
             raise _ended(self.error)
+        if after is not None:
+            instance_of("submit: after", after, Ticket, "a ticket", "give what submit gave")
+        if listener is not None:
+            callable_of("submit: listener", listener)
         text = self.model.text(prompt, **options)
         seconds = None if timeout is None else number("submit: timeout", timeout)
         with self._lock, ExitStack() as undo:
@@ -214,6 +219,7 @@ class Engine(Writer):
 
     def cancel(self, ticket: Ticket) -> None:
         """End the request of a `ticket` where it is."""
+        instance_of("cancel: ticket", ticket, Ticket, "a ticket", "give what submit gave")
         with self._lock:
             if not ticket.reason:
                 self.scheduler.cancel(ticket.request)

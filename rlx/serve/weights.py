@@ -14,8 +14,9 @@ from types import TracebackType
 from typing import Any, final
 
 from .. import numpy as rnp
-from ..ir.errors import AttributeValueError, InUseError, StructureError
+from ..ir.errors import AttributeValueError, InUseError, StructureError, UnknownNameError
 from ..trace import pytree
+from ..trace.arguments import name_of
 from ..trace.host import to_numpy
 from ..trace.make_graph import typeof
 
@@ -94,7 +95,8 @@ class WeightRegistry:
     def alias(self, name: str, of: str) -> Handle:
         """Let `name` stand for the weights of another name, as tied weights do.
 
-        An unknown `of` is a `KeyError`; a name that stands for others an `AttributeValueError`.
+        An unknown `of` is an `UnknownNameError`; a name that stands for others an
+        `AttributeValueError`.
         """
         with _LOCK:
             return self._given(name, self[of])
@@ -104,7 +106,8 @@ class WeightRegistry:
 
         Who has pinned the old one goes on with it. Names tied to it keep it. The arrays of `tree`
         have the structure, shapes and dtypes of the old ones, or it is a `StructureError`: what was
-        compiled for them is used again. An unknown name is a `KeyError`.
+        compiled for them is used again. An unknown name is an
+        `UnknownNameError`.
         """
         old, found = self[name], self._handle(tree)
         before, after = signature(old.tree), signature(found.tree)
@@ -120,8 +123,8 @@ class WeightRegistry:
     def remove(self, name: str) -> None:
         """Forget a `name`, and its content if it was the last one.
 
-        An unknown name is a `KeyError`. Weights that are pinned and have no other name are an
-        `InUseError`.
+        An unknown name is an `UnknownNameError`. Weights that are pinned and have no other name
+        are an `InUseError`.
         """
         with _LOCK:
             handle = self[name]
@@ -139,8 +142,11 @@ class WeightRegistry:
 
     def __getitem__(self, name: str) -> Handle:
         with _LOCK:
-            if name not in self._named:
-                raise KeyError(f"no weights are named {name!r}: there are {sorted(self._named)}")
+            if name_of("WeightRegistry: name", name) not in self._named:
+                raise UnknownNameError(
+                    f"no weights are named {name!r}",
+                    fix=f"there are: {', '.join(self) or 'none'}; add them first",
+                )
             return self._named[name]
 
     def __contains__(self, name: str) -> bool:
@@ -165,7 +171,7 @@ class WeightRegistry:
     def _given(self, name: str, handle: Handle) -> Handle:
         """Give a content a name that no other one has."""
         with _LOCK:
-            known = self._named.get(name)
+            known = self._named.get(name_of("WeightRegistry: name", name))
             if known is not None and known is not handle:
                 raise AttributeValueError(
                     f"{name!r} stands for other weights already",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from ..ir.dims import Dim, Size
 from ..ir.errors import ArgumentError, AttributeValueError
 from .axes import integer
 from .operators import Operators
+
+T = TypeVar("T")
 
 
 def shown(x: Any) -> str:
@@ -125,6 +127,20 @@ def callable_of(what: str, given: Any) -> Callable[..., Any]:
     if callable(given):
         return given
     raise wrong(what, given, "a function", "pass a function, such as rlx.numpy.sin")
+
+
+def instance_of(what: str, given: Any, kind: type[T], wanted: str, fix: str) -> T:
+    """Check that an argument is an object of a class, which errors call `wanted`."""
+    if isinstance(given, kind):
+        return given
+    raise wrong(what, given, wanted, fix)
+
+
+def name_of(what: str, given: Any) -> str:
+    """Check that an argument is a text with letters."""
+    if isinstance(given, str) and given:
+        return given
+    raise wrong(what, given, "a name", "give a text")
 
 
 def flag(what: str, given: Any) -> bool:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, NoReturn, ParamSpec, TypeVar, final
 
 from ..ir.errors import ArgumentError, TaskTimeoutError, WorkerLostError
-from ..trace.arguments import bytes_of, callable_of, count_of, wrong
+from ..trace.arguments import bytes_of, callable_of, count_of, members, wrong
 from ..trace.axes import number
 from .process import ENDED, LATE, Life, Process, check_memory, is_orphan
 
@@ -82,12 +82,14 @@ class WorkerPool(Executor):
         count = every if workers is None else count_of("WorkerPool: workers", workers, 1, 4096)
         bound = None if memory is None else bytes_of("WorkerPool: memory", memory)
         check_memory(bound)
-        first = callable_of("WorkerPool: initializer", initializer or nothing)
+        first = nothing if initializer is None else initializer
+        callable_of("WorkerPool: initializer", first)
+        arguments = members("WorkerPool: initargs", initargs)
         silence = seconds("WorkerPool: heartbeat", heartbeat)
         threads = max(1, every // count)
         limit = None if timeout is None else seconds("WorkerPool: timeout", timeout)
         self._shared = _Shared(limit)
-        given = silence, pickled((first, tuple(initargs), {}), "the initializer")
+        given = silence, pickled((first, arguments, {}), "the initializer")
 
         def start() -> Process:
             return Process(work, *given, memory=bound, threads=threads)
