@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
+import weakref
 from pathlib import Path
 
 import gguf
@@ -15,6 +17,7 @@ from small_served import Watch, adapter, engine, small_model
 import rlx
 from rlx.models import Adapter, LanguageModel, load_adapter
 from rlx.serve import Engine
+from rlx.trace import pytree
 
 PROMPTS = ([5, 6, 7, 8, 9, 10, 3], [5, 6, 7, 8, 9, 10, 4], [2])
 CHOICES = (None, "one", "two")
@@ -129,9 +132,27 @@ def test_weights_are_exchanged_under_load(monkeypatch):
         back = one.submit(prompt, max_tokens=12)
         run(one)
     assert watch.of(before) == watch.of(back) != watch.of(after) == watch.of(again)
+    assert one.model.weights is small_model().weights  # and the given model is as it was
     assert after.completion().tokens == other.generate(prompt, max_tokens=12).tokens
     with pytest.raises(rlx.errors.StructureError, match="the new weights are"):
         one.swap_weights({**other.weights, "norm": np.ones(33, "float32")})
+
+
+def test_weights_that_nobody_computes_with_are_dropped():
+    given = small_model()
+    model = LanguageModel(given.config, pytree.map(np.copy, given.weights), ends=[0])
+    one = Engine(model, cache="16K", page_size=4, step_tokens=8, max_sequences=4)
+    old = weakref.ref(one._steps), weakref.ref(model.weights["norm"])
+    del model
+    running = one.submit(PROMPTS[0], max_tokens=12)
+    one.step()
+    one.swap_weights(given.weights)
+    one.step()
+    gc.collect()
+    assert old[0]() is not None and not running.reason
+    run(one)
+    gc.collect()
+    assert not any(x() is not None for x in old)
 
 
 # -- files -----------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ import random
 
 import numpy as np
 import pytest
-from small_served import Watch, engine, small_model
+from small_served import Watch, adapter, engine, small_model
 
 import rlx
+from rlx.models import Completion
 from rlx.serve import Engine, Ticket
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "15"))
@@ -164,6 +165,23 @@ def test_more_prompts_than_may_wait_are_continued_and_an_error_ends_all():
     assert one.scheduler.is_idle
 
 
+def test_a_listener_that_raises_ends_its_own_request_alone():
+    one, wanted = engine(10, 4, 8), engine(10, 4, 8).generate([5, 6], max_tokens=6)
+    heard: list[int] = []
+
+    def raising() -> None:
+        heard.append(1)
+        raise KeyError("mine")
+
+    bad = one.submit([5, 6], max_tokens=6, listener=raising)
+    good = one.submit([5, 6], max_tokens=6, listener=lambda: heard.append(0))
+    while one.step():
+        pass
+    assert bad.reason == "error" and isinstance(bad.error, KeyError)
+    assert good.completion() == wanted and good.error is None
+    assert heard.count(1) == 1 and heard.count(0) == 7  # each token, and the end
+
+
 def test_a_step_that_fails_ends_the_engine(monkeypatch):
     one = Engine(small_model(), cache="16K", page_size=4, step_tokens=8, max_sequences=4)
     tickets = [one.submit([5, 6], max_tokens=4) for _ in range(2)]
@@ -181,8 +199,27 @@ def test_a_step_that_fails_ends_the_engine(monkeypatch):
 
 @pytest.mark.parametrize("device", ["reference", "xla"])
 def test_other_devices(device):
+    def written() -> tuple[list[Completion], list[str], Engine]:
+        how = {"page_size": 4, "step_tokens": 8, "max_sequences": 4, "guesses": 2}
+        one = Engine(small_model(), cache="16K", adapters=2, adapter_rank=2, **how)
+        for name, seed in (("one", 1), ("two", 2)):
+            one.adapters.attach(name, adapter(seed))
+        start, again = [5, 6, 7, 5, 6, 7, 5, 6], {"temperature": 0.7, "seed": 3}
+        asked = [(start, None, {}), (start, "one", {}), ([9, 9, 9], "two", again)]
+        tickets = [one.submit(p, adapter=x, max_tokens=4, **how) for p, x, how in asked]
+        one.step()
+        one.cancel(tickets[1])
+        while one.step():
+            pass
+        tickets.append(one.submit(start, max_tokens=4))  # finds its beginning in the cache
+        while one.step():
+            pass
+        assert one.computed < sum(len(p) for p, *_ in [*asked, asked[0]]) + 16 + one.guessed
+        return [x.completion() for x in tickets], [x.reason for x in tickets], one
+
+    wanted, reasons, _ = written()
     with rlx.device(device):
-        one = Engine(small_model(), cache="16K", page_size=4, step_tokens=8, max_sequences=4)
-        found = one.generate([[5, 6, 7], [9, 9, 9]], max_tokens=3)
-    wanted = small_model().generate([[5, 6, 7], [9, 9, 9]], max_tokens=3)
+        found, theirs, one = written()
+    assert theirs == reasons and "cancelled" in reasons and one.guessed
     assert [x.tokens for x in found] == [x.tokens for x in wanted]
+    assert found[3].tokens == found[0].tokens != []

@@ -122,6 +122,18 @@ def test_numbers_are_told_after_a_request_is_cancelled(workers):
     assert workers.numbers()["running"] == 0
 
 
+def test_a_listener_that_raises_ends_its_own_request_alone(workers, alone):
+    def raising() -> None:
+        raise KeyError("mine")
+
+    before = workers.numbers()["restarts"]
+    bad = workers.submit("ab", max_tokens=200, listener=raising)
+    good = [workers.submit("ab", max_tokens=12) for _ in range(2)]
+    assert ends([bad, *good], workers)[1:] == [alone("ab", max_tokens=12)] * 2
+    assert bad.reason == "error" and isinstance(bad.error, KeyError)
+    assert workers.numbers()["restarts"] == before
+
+
 def test_errors_are_those_of_an_engine(workers):
     for prompt, options, kind, message in (
         ("ab", {"temperature": -1}, rlx.AttributeValueError, "temperature is -1"),
@@ -192,8 +204,9 @@ def test_a_request_that_kills_two_workers_is_refused(workers, alone):
     assert found[:-1] == [alone("hello", **options)] * 6
     assert guilty.reason == "error" and "was ended by SIGSEGV" in str(guilty.error)
     assert workers.numbers()["restarts"] - before <= 3
-    with pytest.raises(rlx.WorkerLostError, match="the request killed 2 workers"):
-        workers.submit([POISON, 8, 9], **options)
+    for how in ({}, {"seed": 5, "tenant": "another"}):  # random numbers change nothing
+        with pytest.raises(rlx.WorkerLostError, match="the request killed 2 workers"):
+            workers.submit([POISON, 8, 9], **options, **how)
     assert workers.generate("ab", **options) == alone("ab", **options)
 
 

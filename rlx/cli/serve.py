@@ -103,7 +103,8 @@ def _application(
     from ..serve.http import application
 
     if isinstance(model, Encoder):
-        return encoder_application(model, name=name, keys=keys)
+        how = {"most_waiting": asked.max_waiting, "timeout": asked.timeout}
+        return encoder_application(model, name=name, keys=keys, **how)
     writer: Engine | Workers
     if asked.workers:
         make = functools.partial(engine, asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -92,6 +93,16 @@ class LanguageModel:
             given = self.config, self.weights, size, name, self._release, room
             self._made[key] = Steps(*given, self._is_shared)
         return self._made[key]
+
+    def with_weights(self, weights: Mapping[str, Any]) -> LanguageModel:
+        """The same model with other `weights`, of the same structure and types.
+
+        What was compiled for this one is used again.
+        """
+        other = copy.copy(self)
+        other.weights = weights
+        other._made = {key: steps.with_weights(weights) for key, steps in self._made.items()}
+        return other
 
     def __repr__(self) -> str:
         c = self.config

@@ -54,13 +54,18 @@ def load_adapter(
     for kinds of adapters that rlx has not, and for one of another model.
     """
     language_model("load_adapter: model", model)
-    place, config = as_path(path), model.config
     given = None if alpha is None else known_real("load_adapter: alpha", alpha)
+    return adapter_for(model.config, path, given)
+
+
+def adapter_for(config: Llama, path: str | PathLike[str], alpha: float | None = None) -> Adapter:
+    """The adapter at `path` for models of a `config`, as `load_adapter` reads it."""
+    place = as_path(path)
     with naming(path):
         settings = _settings(place / CONFIG) if place.is_dir() else {}
         weights = place / WEIGHTS if place.is_dir() else place
         with open_file(weights, mapped=True) as file:
-            reader = _Reader(file, settings, config, given)
+            reader = _Reader(file, settings, config, alpha)
             layers = [reader.layer(i) for i in range(config.layers)]
             reader.check_all_taken()
         adapter = Adapter(layers)

@@ -150,9 +150,11 @@ class Settled:
         limits = {"ids": self._ids, "added": self._added, "mask": mask}
         given = logits, history, start, count, self._how, limits, np.array(is_listed)
         found = _compiled(default_device())(*given)
-        tokens, logprobs, ids, values = (x.host().tolist() for x in found)
-        likeliest = [dict(zip(*x, strict=True)) for x in zip(ids, values, strict=True)]
-        return Drawn(tokens, logprobs, likeliest if is_listed else [])
+        tokens, logprobs = (x.host().tolist() for x in found[:2])
+        if not is_listed:
+            return Drawn(tokens, logprobs, [])
+        listed = zip(*(x.host().tolist() for x in found[2:]), strict=True)
+        return Drawn(tokens, logprobs, [dict(zip(*x, strict=True)) for x in listed])
 
 
 @functools.cache

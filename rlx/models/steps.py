@@ -25,7 +25,7 @@ from .lora import Stack, adapted, stacked
 CHUNK = 256  # tokens of a prompt at a time
 PAGE = 16  # tokens in a page
 Pages = Sequence[Any]  # of each layer: `nn.KVPages`
-Call = Callable[..., Any]  # of a compiled part, see `sequence`
+Call = Callable[..., Any]
 
 
 class Batch(NamedTuple):
@@ -67,7 +67,7 @@ class Steps:
         once = {"embedding": table["embedding"]}
         self._embed = bound(embed, {"ids": tokens}, once, line, is_shared=shared)
         how = {"is_shared": shared}
-        self._head = bound(self._after, {"x": tokens, "last": rows}, table, x, line[:2], **how)
+        self._head = bound(_after(model), {"x": tokens, "last": rows}, table, x, line[:2], **how)
         sizes: dict[str, Any] = dict.fromkeys(("x", "positions", "sequence"), tokens)
         sizes["tables"] = {0: "sequences", 1: "most"}
         (pages,) = self.pages(3)[:1]
@@ -87,7 +87,7 @@ class Steps:
             if kind in known:
                 self._layers.append(known[kind].with_bound(weights=layer))
                 continue
-            known[kind] = bound(self._block, sizes, layer, *given, donate_argnames="pages", **how)
+            known[kind] = bound(_layer(model), sizes, layer, *given, donate_argnames="pages", **how)
             self._layers.append(known[kind])
         release()
         self._record()
@@ -160,11 +160,21 @@ class Steps:
                 parts.append(logits)
         return rnp.reshape(rnp.concatenate(parts), (rows, tokens, self.model.vocabulary))
 
-    def _after(self, weights: Any, x: Any, last: Any) -> Any:
-        return head(self.model, weights, x[last])
 
-    def _block(
-        self,
+def _after(model: Llama) -> Call:
+    """The head of a model: what follows the last layer."""
+
+    def after(weights: Any, x: Any, last: Any) -> Any:
+        return head(model, weights, x[last])
+
+    return after
+
+
+def _layer(model: Llama) -> Call:
+    """A layer of a model, whose weights are an argument."""
+    window = None if model.window is None else model.window - 1
+
+    def layer(
         weights: Any,
         x: Any,
         positions: Any,
@@ -175,15 +185,15 @@ class Steps:
         stack: Any = None,
     ) -> tuple[Any, Any]:
         kept, where = pages, (tables, sequence, positions)
-        window = None if self.model.window is None else self.model.window - 1
 
         def attend(q: Any, k: Any, v: Any) -> Any:
             nonlocal kept
             kept = nn.paged_write(pages, k, v, *where)
             return nn.paged_attention(q, kept, *where, window=window)
 
-        layer = adapted(weights, stack, chosen)
-        return block(self.model, layer, x, positions, attend), kept
+        return block(model, adapted(weights, stack, chosen), x, positions, attend), kept
+
+    return layer
 
 
 def chunk(ids: Any, first: int, row: int, tables: np.ndarray) -> Batch:

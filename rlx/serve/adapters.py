@@ -17,7 +17,7 @@ import numpy as np
 from ..ir.errors import AttributeValueError, InUseError
 from ..models.language import LanguageModel, language_model
 from ..models.lora import Adapter, Stack, check_adapter, stacked
-from ..models.lora_files import load_adapter
+from ..models.lora_files import adapter_for
 from ..trace import pytree
 from ..trace.arguments import count_of, instance_of, name_of
 from ..trace.host import to_numpy
@@ -34,7 +34,7 @@ class Adapters:
     def __init__(self, model: LanguageModel, count: int, rank: int) -> None:
         self.count = count_of("adapters", count)
         self.rank = count_of("adapter_rank", rank, 1)
-        self._model = language_model("Adapters: model", model)
+        self._config = language_model("Adapters: model", model).config
         self._named: dict[str, Handle] = {}
         self._places: list[Handle | None] = [None] * self.count
         self._changes = threading.Lock()  # held by who attaches, one at a time
@@ -57,9 +57,9 @@ class Adapters:
         """
         name_of("attach: name", name)
         if isinstance(adapter, str | PathLike):
-            adapter = load_adapter(adapter, self._model)
+            adapter = adapter_for(self._config, adapter)
         instance_of("attach: adapter", adapter, Adapter, "an adapter", "give a path or an Adapter")
-        check_adapter(self._model.config, adapter, self.rank)
+        check_adapter(self._config, adapter, self.rank)
         made = _handle(adapter)
         with self._changes:
             same = [x for x in self._places if x is not None and x.key == made.key]
@@ -134,7 +134,7 @@ class Adapters:
 
     def _stacked(self) -> list[Stack]:
         kept = [None if x is None else Adapter(x.tree) for x in self._places]
-        return stacked(self._model.config, kept, self.rank)
+        return stacked(self._config, kept, self.rank)
 
 
 def _is_left(handle: Handle, named: Sequence[Handle]) -> bool:

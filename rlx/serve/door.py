@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -14,7 +15,9 @@ from starlette.responses import JSONResponse, Response
 from .metrics import Metrics
 from .openai_api import BadRequest
 
+LEFT = 499  # the status of an answer to someone who has left
 RETRY = "1"  # seconds after which one may try again
+Result = TypeVar("Result")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -63,6 +66,27 @@ class Door:
             return response
 
         return answered
+
+
+async def unless_left(request: Request, work: Awaitable[Result]) -> Result | None:
+    """The result of some `work` for a `request`.
+
+    None if the caller leaves before that; the work is cancelled then.
+    """
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        task.cancel()
+        gone.cancel()
+        await asyncio.wait([task])
+
+
+async def _left(request: Request) -> None:
+    """Wait until the caller leaves."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _no_constant(text: str) -> Any:

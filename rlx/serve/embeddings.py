@@ -1,10 +1,11 @@
-"""Embeddings of OpenAI's interface: texts become vectors, one request at a time."""
+"""Embeddings of OpenAI's interface: texts become vectors, a part of each request in turn."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, final
 
 import numpy as np
@@ -17,11 +18,14 @@ from ..ir.errors import RlxError
 from ..models.encoder import Encoder
 from ..models.pooled import Pooled
 from ..models.prompts import tokens_of
-from .door import Door
+from .door import LEFT, Door, unless_left
 from .metrics import Metrics
 from .openai_api import BadRequest, are_tokens, model_entry
 
 MOST_TEXTS = 2048  # of a request, as at OpenAI's
+MOST_WAITING = 256  # requests
+LONGEST = 600.0  # seconds that a request may take
+PART = 1024  # tokens of a request that are computed before others have their turn
 KNOWN = {"input", "model", "encoding_format", "dimensions", "user"}
 
 
@@ -29,20 +33,37 @@ KNOWN = {"input", "model", "encoding_format", "dimensions", "user"}
 class Embeddings:
     """Answers requests by an `encoder`, whose model is called `name`.
 
-    Requests are computed in a thread, one after the other.
+    A thread computes a part of each in turn. At most `most_waiting` requests wait, and each takes
+    at most `timeout` seconds.
     """
 
-    def __init__(self, encoder: Encoder | Pooled, name: str) -> None:
+    def __init__(
+        self, encoder: Encoder | Pooled, name: str, most_waiting: int, timeout: float
+    ) -> None:
         self._encoder, self._name = encoder, name
-        self._turn = asyncio.Lock()
+        self._most, self._timeout = most_waiting, timeout
+        self._thread = ThreadPoolExecutor(1, "rlx.embeddings")
+        self._asked = 0  # requests without an answer: one is computed, the others wait
 
     async def answer(self, body: Any) -> dict[str, Any]:
         """The answer to the `body` of a request; a wrong one raises a `BadRequest`."""
         if not isinstance(body, dict):
             raise BadRequest("the body must be a JSON object")
         texts, is_packed = self._checked(body)
-        async with self._turn:
-            vectors, count = await asyncio.to_thread(self._vectors, texts)
+        if self._asked > self._most:
+            what = f"{self._most} requests wait already"
+            raise BadRequest(what, status=429, code="queue_full")
+        self._asked += 1
+        try:
+            async with asyncio.timeout(self._timeout):
+                vectors, count = await self._vectors(texts)
+        except TimeoutError:
+            what = f"the answer took more than {self._timeout:g} s"
+            raise BadRequest(what, status=408) from None
+        except RlxError as error:
+            raise BadRequest(f"{error.what}; {error.fix}", "input") from None
+        finally:
+            self._asked -= 1
         data = [
             {
                 "object": "embedding",
@@ -54,13 +75,17 @@ class Embeddings:
         usage = {"prompt_tokens": count, "total_tokens": count}
         return {"object": "list", "data": data, "model": self._name, "usage": usage}
 
-    def _vectors(self, texts: list[Any]) -> tuple[np.ndarray, int]:
+    async def _vectors(self, texts: list[Any]) -> tuple[np.ndarray, int]:
         """The vectors, and how many tokens they cost."""
-        try:
-            ids, _ = tokens_of("input", texts, self._encoder.tokenizer)
-            return self._encoder.encode(ids).host(), sum(map(len, ids))
-        except RlxError as error:
-            raise BadRequest(f"{error.what}; {error.fix}", "input") from None
+        loop = asyncio.get_running_loop()
+        ids, _ = await asyncio.to_thread(tokens_of, "input", texts, self._encoder.tokenizer)
+        found = [
+            await loop.run_in_executor(self._thread, self._encoded, part) for part in _parts(ids)
+        ]
+        return np.concatenate(found), sum(map(len, ids))
+
+    def _encoded(self, ids: list[list[int]]) -> np.ndarray:
+        return self._encoder.encode(ids).host()
 
     def _checked(self, body: dict[str, Any]) -> tuple[list[Any], bool]:
         """The texts, and whether vectors are asked for in base64."""
@@ -81,13 +106,28 @@ class Embeddings:
         return _texts(body.get("input")), kind == "base64"
 
 
-def embedding_route(encoder: Encoder | Pooled, name: str, door: Door) -> Route:
-    """The route of the vectors of an `encoder` called `name`, behind a `door`."""
-    embeddings = Embeddings(encoder, name)
+def embedding_route(
+    encoder: Encoder | Pooled,
+    name: str,
+    door: Door,
+    *,
+    most_waiting: int = MOST_WAITING,
+    timeout: float = LONGEST,
+    is_open: Callable[[], bool] = lambda: True,
+) -> Route:
+    """The route of the vectors of an `encoder` called `name`, behind a `door`.
+
+    At most `most_waiting` requests wait, and each takes at most `timeout` seconds; none begins
+    while it is not `is_open`.
+    """
+    embeddings = Embeddings(encoder, name, most_waiting, timeout)
 
     async def embed(request: Request) -> Response:
+        if not is_open():
+            raise BadRequest("the server is shutting down", status=503)
         door.tenant(request)
-        return JSONResponse(await embeddings.answer(await door.body(request)))
+        found = await unless_left(request, embeddings.answer(await door.body(request)))
+        return Response(status_code=LEFT) if found is None else JSONResponse(found)
 
     return Route("/v1/embeddings", door.counted(embed), methods=["POST"])
 
@@ -98,11 +138,14 @@ def encoder_application(
     name: str = "model",
     keys: Sequence[str] = (),
     most_bytes: int = 1 << 20,
+    most_waiting: int = MOST_WAITING,
+    timeout: float = LONGEST,
 ) -> Starlette:
     """An ASGI application that serves vectors of an `encoder`, as OpenAI does.
 
     `name` is what the model is called; with `keys`, callers need one of them. A body has at most
-    `most_bytes`.
+    `most_bytes`, at most `most_waiting` requests wait for their turn, and each takes at most
+    `timeout` seconds.
     """
     door = Door(keys, most_bytes, Metrics())
 
@@ -121,7 +164,7 @@ def encoder_application(
         return Response(text, media_type=kind)
 
     routes = [
-        embedding_route(encoder, name, door),
+        embedding_route(encoder, name, door, most_waiting=most_waiting, timeout=timeout),
         Route("/v1/models", door.counted(models)),
         Route("/health", health),
         Route("/ready", ready),
@@ -137,6 +180,17 @@ def _texts(given: Any) -> list[Any]:
     if not all(isinstance(x, str) or are_tokens(x) for x in texts):
         raise BadRequest("input must be texts or lists of tokens", "input")
     return texts
+
+
+def _parts(texts: list[list[int]]) -> Iterator[list[list[int]]]:
+    """Texts in parts, none of which has over `PART` tokens if it has more than one text."""
+    part: list[list[int]] = []
+    for text in texts:
+        if part and sum(map(len, part)) + len(text) > PART:
+            yield part
+            part = []
+        part.append(text)
+    yield part
 
 
 def _packed(vector: np.ndarray) -> str:

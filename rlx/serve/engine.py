@@ -24,12 +24,13 @@ from ..models.language import LanguageModel, language_model
 from ..models.sampling import Drawn
 from ..models.steps import Batch, Steps
 from ..trace.arguments import bytes_of, callable_of, count_of, flag, instance_of
+from ..trace.array_arguments import known_real
 from ..trace.axes import integer, number
 from .adapters import Adapters
 from .guesses import Row, draw, guesser
 from .pages import PagePool
 from .scheduler import Chunk, Request, Scheduler
-from .steps import PagedSteps, batch_of
+from .steps import PagedSteps, batch_of, costs_of
 from .weights import Handle, signature
 from .writer import Writer
 
@@ -43,7 +44,8 @@ class Ticket:
     """A request to an engine: what it wrote so far, and whether it has ended.
 
     An engine makes it of a `text` that is continued and of the `request` to its scheduler. Its
-    `listener` is called whenever there are news, by the thread that computes.
+    `listener` is called whenever there are news, by the thread that computes. One that raises an
+    error ends its own request, which keeps the `error`.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class Ticket:
     ) -> None:
         self.text, self.request, self._listener = text, request, listener
         self.pieces: list[str] = []  # of the text, as they became sure
-        self.error: Exception | None = None  # why its reason is "error", if that is known
+        self.error: Exception | None = None  # why it ended before its time, if that is known
         self._reason = text.reason  # known when all pieces are there
 
     @property
@@ -68,8 +70,17 @@ class Ticket:
         if piece:
             self.pieces.append(piece)
         self._reason = self.text.reason
-        if self._listener is not None:
+        if self._listener is None:
+            return
+        try:
             self._listener()
+        except Exception as error:
+            self.error, self._listener = error, None
+
+    @property
+    def must_end(self) -> str:
+        """Why its request has to end although its text may go on; "" if it need not."""
+        return self.text.reason or ("error" if self.error is not None else "")
 
     def __repr__(self) -> str:
         return f"Ticket({self.request!r})"
@@ -86,11 +97,13 @@ class Engine(Writer):
 
     `model` computes; `cache` is the memory for keys and values, in bytes or as text ("256M"), taken
     at once; a page has `page_size` tokens, held as `dtype`, a float or int8. A step computes at
-    most `step_tokens` tokens of at most `max_sequences` texts; at most `max_waiting` requests wait
-    for their turn. There is room for `adapters` of a rank up to `adapter_rank`, attached by
-    `engine.adapters.attach`. A step may check `guesses` of what follows a text, so many for each,
-    by a `draft`, a small model of the same vocabulary, or else by what the text repeats: texts stay
-    the same, bit for bit, in fewer steps. With `poison`, pages that are given back are filled with
+    most `step_tokens` tokens of at most `max_sequences` texts. While texts are written, what it
+    reads of prompts makes it about `stretch` times as long; a higher one reads them sooner, and
+    texts come less smoothly. At most `max_waiting` requests wait for their turn. There is room for
+    `adapters` of a rank up to `adapter_rank`, attached by `engine.adapters.attach`. A step may
+    check `guesses` of what follows a text, so many for each, by a `draft`, a small model of the
+    same vocabulary, or else by what the text repeats: texts stay the same, bit for bit, in fewer
+    steps. With `poison`, pages that are given back are filled with
     NaN. `clock` tells seconds. Numbers that mean nothing, and a cache without room for a page, are
     an `AttributeValueError`. Threads may use an engine at the same time; one of them computes.
     """
@@ -105,6 +118,7 @@ class Engine(Writer):
         page_size: int = 16,
         max_sequences: int = 16,
         step_tokens: int = 256,
+        stretch: float = 2.5,
         max_waiting: int = 1024,
         dtype: Any = "float32",
         adapters: int = 0,
@@ -131,9 +145,11 @@ class Engine(Writer):
             step_tokens=step_tokens,
             max_sequences=max_sequences,
             max_waiting=max_waiting,
+            costs=costs_of(model.config, _stretch(stretch)),
         )
         self.adapters = Adapters(model, adapters, adapter_rank)
-        self._steps = model.steps(size, name, self.adapters.room)
+        self._kind = size, name, self.adapters.room  # of its steps
+        self._steps = model.steps(*self._kind)
         self._version = 0  # of the weights
         self._pages = PagedSteps(self._steps, count)
         self._guess = guesser(model, draft, count_of("guesses", guesses), count, size, name)
@@ -204,8 +220,9 @@ class Engine(Writer):
         """Compute with other `weights` from now on, without a compile.
 
         Steps go on meanwhile. They have the structure, shapes and dtypes of those of the model, or
-        it is a `StructureError`. Requests that were submitted before go on with the old ones, and
-        no prefix is shared between the two.
+        it is a `StructureError`. Requests that were submitted before go on with the old ones, which
+        are dropped after them; no prefix is shared between the two. `model` is another one then,
+        and the one that was given stays as it is.
         """
         before, after = signature(self.model.weights), signature(weights)
         if before != after:
@@ -213,9 +230,10 @@ class Engine(Writer):
                 f"the new weights are {after}, the old ones {before}",
                 fix="give arrays of the same structure, shapes and dtypes, or make another engine",
             )
-        steps = self._steps.with_weights(weights)
+        model = self.model.with_weights(weights)
         with self._lock:
-            self._steps, self._version = steps, self._version + 1
+            self.model, self._steps = model, model.steps(*self._kind)
+            self._version += 1
 
     def cancel(self, ticket: Ticket) -> None:
         """End the request of a `ticket` where it is."""
@@ -246,8 +264,9 @@ class Engine(Writer):
         with self._lock:
             self.scheduler.plan(self._clock())
             self._forget_ended()
-            texts = {request: ticket.text for request, ticket in self._tickets.items()}
         if self._guess is not None:
+            with self._lock:
+                texts = {request: ticket.text for request, ticket in self._tickets.items()}
             self._guess(self.scheduler, texts, self._lock)
         with self._lock:
             chunks = [x for x in self.scheduler.chunks if x.request.table is not None]
@@ -280,8 +299,10 @@ class Engine(Writer):
         batch = batch_of(chunks, [chunk.guesses + 1 if chunk.is_last else 0 for chunk in chunks])
         if self.adapters.count:
             places = [self.adapters.place(self._weights[chunk.request][1]) for chunk in chunks]
-            chosen = np.repeat(places, [len(chunk.tokens) for chunk in chunks])
-            batch = batch._replace(chosen=chosen.astype("int32"))
+            chosen = np.full(len(batch.ids), -1, "int32")
+            each = np.repeat(places, [len(chunk.tokens) for chunk in chunks])
+            chosen[: len(each)] = each
+            batch = batch._replace(chosen=chosen)
         asked: Asked = [
             (self._tickets[chunk.request], chunk.tokens[len(chunk.tokens) - chunk.guesses :])
             for chunk in chunks
@@ -340,13 +361,20 @@ class Engine(Writer):
 
     def _forget_ended(self) -> None:
         for request, ticket in list(self._tickets.items()):
-            if ticket.text.reason and request.finished is None:  # a text of `stop` ended it
-                self.scheduler.cancel(request, ticket.text.reason)
+            if ticket.must_end and request.finished is None:  # by a text of `stop`, or an error
+                self.scheduler.cancel(request, ticket.must_end)
         for request in self.scheduler.take_ended():
             _, adapter = self._weights.pop(request)
             if adapter is not None:
                 adapter.release()
             self._tickets.pop(request).tell()
+
+
+def _stretch(given: Any) -> float:
+    found = known_real("stretch", given)
+    if found >= 1:
+        return found
+    raise AttributeValueError(f"stretch is {found:g}", fix="use a number from 1 on")
 
 
 def _ended(error: BaseException) -> DeviceFailure:

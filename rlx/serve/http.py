@@ -23,7 +23,7 @@ from ..models.encoder import Encoder
 from ..models.generation import Completion
 from ..models.pooled import Pooled
 from . import adapter_routes, openai_api as api
-from .door import Door
+from .door import LEFT, Door, unless_left
 from .embeddings import embedding_route
 from .engine import Ticket
 from .metrics import Metrics
@@ -111,17 +111,9 @@ class Server:
     async def _whole(self, request: Request, names: api.Names, all_: list[Listener]) -> Response:
         """All answers at once; who leaves before them gets none, and costs no more."""
         work = asyncio.gather(*(listener.finish() for listener in all_))
-        gone = asyncio.ensure_future(_left(request))
-        try:
-            await asyncio.wait([work, gone], return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                return Response(status_code=499)
-            found: list[Completion] = work.result()
-        finally:
-            work.cancel()
-            gone.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await work
+        found = await unless_left(request, work)
+        if found is None:
+            return Response(status_code=LEFT)
         self._check(all_, found)
         tokenizer = self.engine.model.tokenizer
         choices = [
@@ -264,7 +256,8 @@ def application(
         *_state_routes(server, door),
     ]
     if encoder is not None:
-        routes.append(embedding_route(encoder, name, door))
+        how = {"timeout": timeout, "is_open": lambda: server.is_ready}
+        routes.append(embedding_route(encoder, name, door, **how))
     return Starlette(routes=routes, lifespan=lifespan)
 
 
@@ -295,12 +288,6 @@ def _failure(ticket: Ticket) -> BadRequest:
     if ticket.error is not None and not isinstance(ticket.error, DeviceFailure):
         return BadRequest(str(ticket.error.args[0]), code="request_refused")
     return BadRequest("the engine has failed", status=500)
-
-
-async def _left(request: Request) -> None:
-    """Wait until the caller leaves."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 @final

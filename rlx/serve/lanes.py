@@ -18,6 +18,7 @@ from .engine import Ticket
 from .weights import Handle
 from .worker import Attach, Began, Drop, Failed, News, Submit, Told
 
+OTHERWISE = ("seed", "tenant", "priority")  # options in which requests may differ
 IsUsed = Callable[[Handle], bool]
 
 
@@ -50,8 +51,11 @@ class Job:
 
     @property
     def key(self) -> bytes:
-        """What requests that do the same have in common."""
-        options = sorted(self.options.items(), key=lambda x: x[0])
+        """What requests have in common that may kill a worker for the same reason.
+
+        Who asks, how soon, and the random numbers do not belong to it.
+        """
+        options = sorted((k, x) for k, x in self.options.items() if k not in OTHERWISE)
         adapter = self.adapter and self.adapter.key
         text = repr((self.ticket.request.prompt, options, adapter))
         return hashlib.sha256(text.encode()).digest()
@@ -75,7 +79,7 @@ class Job:
             self.is_fresh = self.is_suspect = False
             self.kills = 0
         if news.reason:
-            self.ticket.error = news.error
+            self.ticket.error = news.error or self.ticket.error
             self.end(news.reason)
 
     def end(self, reason: str) -> None:
@@ -159,18 +163,26 @@ class Lane:
         self._outbox = outbox = queue.SimpleQueue()
         sender = threading.Thread(target=_send, args=(process.connection, outbox), daemon=True)
         sender.start()
-        with suppress(EOFError, OSError):
-            began = process.connection.recv()
-            if isinstance(began, Failed):
-                self.failure = began.error
-            else:
-                heard.begin(self, began)
-                while True:
-                    heard.tell(self, process.connection.recv())
-                    self._pause = FIRST_PAUSE
+        try:
+            self._hear(process, heard)
+        except (EOFError, OSError):  # it has ended
+            pass
+        except Exception as error:  # what it said cannot be understood
+            process.kill(f"was ended after {type(error).__name__}: {error}")
         outbox.put(None)
         sender.join()
         return process.end()
+
+    def _hear(self, process: Process, heard: Heard) -> None:
+        """Hear a worker; an error says that nothing more will come."""
+        began = process.connection.recv()
+        if isinstance(began, Failed):
+            self.failure = began.error
+            return
+        heard.begin(self, began)
+        while True:
+            heard.tell(self, process.connection.recv())
+            self._pause = FIRST_PAUSE
 
 
 def _send(connection: Any, outbox: queue.SimpleQueue[Any]) -> None:

@@ -2,7 +2,8 @@
 
 Pure bookkeeping, like `pages.py`: no arrays, no clock, no threads. A step has a budget of tokens.
 Each running sequence that only lacks its next token gets it; what is left of the budget goes to
-prompts, in chunks, so a long prompt does not hold up those who write. Continuous batching is that
+prompts, in chunks, and beside those who write only as much as does not hold them up. Continuous
+batching is that
 of "Orca: A Distributed Serving System for Transformer-Based Generative Models", Yu et al., 2022;
 chunks are those of "SARATHI", Agrawal et al., 2023.
 
@@ -12,6 +13,7 @@ a sequence that was preempted are the same: tokens that are not in the cache yet
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import final
 
@@ -62,6 +64,13 @@ class Request:
         """The prompt and what was written so far."""
         return [*self.prompt, *self.output]
 
+    def part(self, start: int, end: int) -> tuple[int, ...]:
+        """Some of the tokens, without a copy of all."""
+        behind = start - len(self.prompt), end - len(self.prompt)
+        if behind[0] >= 0:
+            return tuple(self.output[behind[0] : behind[1]])
+        return (*self.prompt[start:end], *self.output[: max(behind[1], 0)])
+
     @property
     def most(self) -> int:
         """How many tokens can ever be in the cache: the last one written never is."""
@@ -106,6 +115,33 @@ class Chunk:
     guesses: int = 0  # how many of them, at the end, are guesses of what follows
 
 
+@record
+class Costs:
+    """What steps cost, in the time that one of the first tokens of a prompt takes more.
+
+    A step costs `step` by itself, since it reads all weights. A token looks at those before it, and
+    costs twice as much behind `far` of them. Beside texts that are written, prompts may make a step
+    `stretch` times as long. Numbers below 0, and a `stretch` below 1, mean nothing.
+    """
+
+    step: float
+    far: float
+    stretch: float
+
+    def room(self, writing: Sequence[Request]) -> float:
+        """What prompts may cost beside those that are written."""
+        if not writing:
+            return math.inf
+        return (self.stretch - 1) * (self.step + sum(map(self.token, map(_length, writing))))
+
+    def token(self, before: int) -> float:
+        """The cost of a token that has so many before it."""
+        return 1 + before / self.far
+
+
+NO_LIMIT = Costs(0.0, math.inf, math.inf)
+
+
 @final
 class Scheduler:
     """Who runs, who waits, and what a step computes.
@@ -113,7 +149,8 @@ class Scheduler:
     `pages` is the pool of the cache; a step has at most `step_tokens` tokens of at most
     `max_sequences` sequences, and at most `max_waiting` requests wait. Each is a whole number from
     1 on, and a step has room for a token of each sequence: anything else is an `ArgumentError` or
-    `AttributeValueError`. A scheduler belongs to one thread.
+    `AttributeValueError`. `costs` bound what of prompts stands beside tokens that are written, if
+    only one of them. A scheduler belongs to one thread.
 
     >>> scheduler = Scheduler(PagePool(8, size=4), step_tokens=4, max_sequences=2)
     >>> request = scheduler.submit(Request([1, 2, 3, 4, 5], max_tokens=2))
@@ -130,12 +167,19 @@ class Scheduler:
     """
 
     def __init__(
-        self, pages: PagePool, *, step_tokens: int, max_sequences: int, max_waiting: int = 1024
+        self,
+        pages: PagePool,
+        *,
+        step_tokens: int,
+        max_sequences: int,
+        max_waiting: int = 1024,
+        costs: Costs = NO_LIMIT,
     ) -> None:
         self.pages = pages
         self.step_tokens = count_of("step_tokens", step_tokens, 1)
         self.max_sequences = count_of("max_sequences", max_sequences, 1)
         self.max_waiting = count_of("max_waiting", max_waiting, 1)
+        self.costs = costs
         if step_tokens < max_sequences:
             raise AttributeValueError(
                 f"a step of {step_tokens} tokens has no room for one of {max_sequences} sequences",
@@ -299,20 +343,23 @@ class Scheduler:
         """How many tokens each running sequence gets: decodes first, then by priority."""
         writing = [r for r in self.running if r.lacking == 1]
         reading = [r for r in self.running if r.lacking > 1]
-        left = self.step_tokens - len(writing)
+        left, room = self.step_tokens - len(writing), self.costs.room(writing)
         shares = [(r, 1) for r in writing]
         for request in sorted(reading, key=self._turn):
-            count = min(left, request.lacking)
-            if count:
+            each = self.costs.token(_length(request))
+            most = left if room == math.inf else int(room / each)
+            if len(shares) == len(writing):
+                most = max(most, 1)  # or a prompt might never end
+            if count := min(left, request.lacking, most):
                 shares.append((request, count))
-                left -= count
+                left, room = left - count, room - count * each
         return shares
 
     def _chunk(self, request: Request, count: int) -> Chunk:
         table = request.table
         assert table is not None
         start, is_last = len(table.tokens), count == request.lacking
-        tokens = tuple(request.tokens[start : start + count])
+        tokens = request.part(start, start + count)
         self.pages.write(table, tokens)
         self._served[request.tenant] += count
         return Chunk(request, start, tokens, is_last)
@@ -326,3 +373,8 @@ class Scheduler:
             request.table = None
         if not any(r.tenant == request.tenant for r in (*self.running, *self.waiting)):
             del self._served[request.tenant]
+
+
+def _length(request: Request) -> int:
+    """How many tokens of a request that runs are in the cache."""
+    return len(request.table.tokens) if request.table else 0

@@ -9,11 +9,17 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..models.lora import Stack
+from ..models.llama import Llama
+from ..models.lora import Stack, product_sizes
 from ..models.steps import Batch, Steps
 from ..trace import pytree
 from ..transforms.jit.jit import jit
-from .scheduler import Chunk
+from .scheduler import Chunk, Costs
+
+LEAST_TABLE = 16  # pages: tables of short texts have one size
+# of the cpu, measured with SmolLM2 in int8
+ONCE = 4.0  # the time of a step without tokens, in that of a token
+SLOWER = 4.0  # the time of a product of attention, in that of a product with weights
 
 
 class PagedSteps:
@@ -38,31 +44,46 @@ class PagedSteps:
         self._pages = [self._poison(x, where) for x in self._pages]
 
 
+def costs_of(model: Llama, stretch: float) -> Costs:
+    """What steps of a `model` cost, and how much longer prompts may make them (`stretch`)."""
+    products = sum(n * m for n, m in product_sizes(model).values())
+    return Costs(ONCE, products / (2 * model.heads * model.head_size * SLOWER), stretch)
+
+
 def few_sizes(count: int) -> int:
     """A power of two, at least `count`: a call of new sizes takes milliseconds."""
     return 1 << (count - 1).bit_length()
 
 
+def few_tokens(count: int) -> int:
+    """At least `count`, of which there are few: the next multiple of 8, or more for many."""
+    each = max(8, few_sizes(count) // 8)
+    return -(-count // each) * each
+
+
 def batch_of(chunks: Sequence[Chunk], rows: Sequence[int]) -> Batch:
     """The tokens of `chunks` in one line.
 
-    So many `rows` at the end of each ask for a next token.
+    So many `rows` at the end of each ask for a next token. Where that is not one of each, tokens
+    that are nowhere fill it up.
     """
     counts = [len(chunk.tokens) for chunk in chunks]
     tables = [chunk.request.table.pages for chunk in chunks if chunk.request.table]
-    table = np.zeros((len(chunks), few_sizes(max(map(len, tables)))), "int32")
-    for row, pages in zip(table, tables, strict=True):
+    most = max(LEAST_TABLE, *map(len, tables))
+    table = np.zeros((few_sizes(len(chunks)), few_sizes(most)), "int32")
+    for row, pages in zip(table, tables, strict=False):
         row[: len(pages)] = pages
-    ends = itertools.accumulate(counts)
-    places = (range(c.start, c.start + len(c.tokens)) for c in chunks)
-    last = (range(end - n, end) for end, n in zip(ends, rows, strict=True))
-    return Batch(
-        np.array([token for chunk in chunks for token in chunk.tokens], "int32"),
-        np.array([place for each in places for place in each], "int32"),
-        np.repeat(np.arange(len(chunks), dtype="int32"), counts),
-        table,
-        np.array([place for each in last for place in each], "int32"),
-    )
+    ends = list(itertools.accumulate(counts))
+    total = ends[-1] if ends[-1] == len(chunks) else few_tokens(ends[-1])
+    line = np.zeros((3, total), "int32")
+    line[1] = -1
+    line[0, : ends[-1]] = [token for chunk in chunks for token in chunk.tokens]
+    line[1, : ends[-1]] = [
+        place for chunk in chunks for place in range(chunk.start, chunk.start + len(chunk.tokens))
+    ]
+    line[2, : ends[-1]] = np.repeat(np.arange(len(chunks)), counts)
+    last = [place for end, n in zip(ends, rows, strict=True) for place in range(end - n, end)]
+    return Batch(line[0], line[1], line[2], table, np.array(last, "int32"))
 
 
 def _poisoned(pages: Any, where: Any) -> Any:

@@ -188,10 +188,7 @@ class Workers(Writer):
         with self._news:
             job = self._jobs.get(ticket)
             if job is not None:
-                if job.lane is not None:
-                    job.lane.post(Cancel(job.number))
-                job.end("cancelled")
-                self._forget(job)
+                self._end(job, "cancelled")
                 self._give_all()
 
     def step(self) -> bool:
@@ -287,6 +284,8 @@ class Workers(Writer):
                     lane.probe = None
                 if job.ticket.reason:
                     self._forget(job)
+                elif job.ticket.error is not None:  # of its listener
+                    self._end(job, "error")
             self._give_all()
             self._news.notify_all()
 
@@ -320,6 +319,13 @@ class Workers(Writer):
             job.ticket.error = error
             job.end("error")
             self._forget(job)
+
+    def _end(self, job: Job, reason: str) -> None:
+        """End a request before its time, wherever it is."""
+        if job.lane is not None:
+            job.lane.post(Cancel(job.number))
+        job.end(reason)
+        self._forget(job)
 
     def _forget(self, job: Job) -> None:
         """Be done with a request that has ended."""
