@@ -67,7 +67,7 @@ fuzz-http: $(VENV)/test.stamp  ## 10,000 malformed requests to a server: each is
 	RLX_CACHE=0 $(BIN)/python tests/fuzz_http.py --count 10000
 
 schedules: $(VENV)/test.stamp  ## 10,000 random schedules of requests: each gets the bits that it gets alone
-	SCHEDULES=10000 INTERLEAVED=5 $(BIN)/python -m pytest -q tests/test_serve_scheduler.py tests/test_serve_engine.py -k 'schedule or interleav'
+	SCHEDULES=10000 INTERLEAVED=5 $(BIN)/python -m pytest -q tests/test_serve_scheduler.py tests/test_serve_engine.py tests/test_serve_canaries.py -k 'schedule or interleav'
 
 models: $(VENV)/test-models.stamp  ## models, texts and templates drawn at random, against float64 and llama.cpp
 	$(BIN)/python tests/many_models.py

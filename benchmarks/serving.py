@@ -176,7 +176,7 @@ def step() -> None:
             kept[len(texts)] = drawn_of(texts, np.zeros((len(texts), 49152), np.float32) + 0.1)
         return kept[len(texts)]
 
-    one._draw = drawn  # type: ignore[method-assign]
+    one._draw = drawn  # type: ignore[assignment]
     one._pages = same  # type: ignore[assignment]
     one.model.ends = frozenset()
     for _ in range(2):

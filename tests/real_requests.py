@@ -58,7 +58,7 @@ def hashes(asked: argparse.Namespace) -> list[str]:
             seen.setdefault(id(text), hashlib.sha256()).update(row.tobytes())
         return draw(texts, logits)
 
-    engine._draw = watched  # type: ignore[method-assign]
+    engine._draw = watched  # type: ignore[assignment]
     tickets, rng = [], random.Random(asked.seed)
     for text, options in requests(asked.requests, asked.seed):
         tickets.append(engine.submit(text, **options))

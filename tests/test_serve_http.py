@@ -24,6 +24,7 @@ from llama_writer import write_llama
 import rlx
 from rlx.models import Pooled
 from rlx.serve import Engine
+from rlx.serve.guesses import Drawing
 
 httpx = pytest.importorskip("httpx", reason="needs the package httpx")
 openai = pytest.importorskip("openai", reason="needs the package openai")
@@ -370,7 +371,7 @@ def test_health_and_metrics(address):
 
 def test_an_engine_that_fails_says_so(model, monkeypatch):
     for address in served(model):
-        monkeypatch.setattr(Engine, "_draw", lambda *_: 1 / 0)
+        monkeypatch.setattr(Drawing, "__call__", lambda *_: 1 / 0)
         answer = httpx.post(f"{address}/v1/completions", json={"prompt": "ab"}, timeout=60)
         assert answer.status_code == 500
         assert "failed" in json.loads(answer.text)["error"]["message"]

@@ -10,7 +10,7 @@ import pytest
 
 from rlx.ir.errors import AttributeValueError, QueueFullError
 from rlx.serve.pages import PagePool
-from rlx.serve.scheduler import Request, Scheduler
+from rlx.serve.scheduler import NO_LIMIT, Costs, Request, Scheduler
 from tests.served import Memory, alone, run_step
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "300"))
@@ -46,7 +46,10 @@ def test_each_schedule_gives_what_requests_give_alone():
     for seed in range(SCHEDULES):
         draw = random.Random(seed)
         scheduler, memory = machine(
-            draw.randint(4, 9), draw.randint(1, 3), step_tokens=draw.randint(3, 9)
+            draw.randint(4, 9),
+            draw.randint(1, 3),
+            step_tokens=draw.randint(3, 9),
+            costs=draw.choice([NO_LIMIT, Costs(1.0, 4.0, 1.5)]),
         )
         requests = []
         for now in range(draw.randint(5, 30)):
@@ -115,6 +118,28 @@ def test_decodes_come_before_a_long_prompt():
         run_step(scheduler, memory)
         assert len(writer.output) == count  # a token each step
     finish(scheduler, memory)
+
+
+def test_prompts_stretch_a_step_of_those_who_write_only_so_much():
+    costs = Costs(step=4.0, far=10.0, stretch=3.0)
+    scheduler, memory = machine(pages=60, step_tokens=16, costs=costs)
+    reading = scheduler.submit(Request([2] * 40, 1))
+    assert len(scheduler.plan(0.0)[0].tokens) == 16  # nobody writes
+    memory.poison()
+    memory.write(reading.table, 0)
+    scheduler.complete({})
+    writer = scheduler.submit(Request([1], 30))
+    run_step(scheduler, memory)
+    while reading.finished is None:
+        assert len(writer.output) > 0
+        before = len(reading.table.tokens), len(writer.table.tokens)
+        run_step(scheduler, memory)
+        if reading.finished is None:
+            count = len(reading.table.tokens) - before[0]
+            room = 2 * (4 + 1 + before[1] / 10)
+            assert count == max(1, int(room / (1 + before[0] / 10)))
+    finish(scheduler, memory)
+    check([reading, writer])
 
 
 def test_a_tenant_with_many_requests_does_not_hold_up_another():

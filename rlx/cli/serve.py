@@ -40,6 +40,10 @@ def add(parser: argparse.ArgumentParser) -> None:
             f"--{name}", type=int, default=default, metavar="N", help=f"{about} ({default})"
         )
     parser.add_argument(
+        "--stretch", type=float, default=2.5, metavar="X",
+        help="how much longer prompts may make a step in which answers are written (2.5)",
+    )  # fmt: skip
+    parser.add_argument(
         "--adapter", action="append", default=[], metavar="NAME=PATH",
         help="an adapter (LoRA) that callers choose as a model; may be repeated",
     )  # fmt: skip
@@ -134,6 +138,7 @@ def _engine(asked: argparse.Namespace, model: LanguageModel) -> Engine:
         cache=asked.cache,
         max_sequences=asked.max_sequences,
         step_tokens=asked.step_tokens,
+        stretch=asked.stretch,
         max_waiting=asked.max_waiting,
         adapters=asked.max_adapters if asked.adapter or asked.adapters_from else 0,
         adapter_rank=asked.adapter_rank,

@@ -139,15 +139,13 @@ class Settled:
             ids[: len(row.logit_bias)] = list(row.logit_bias)
             added[: len(row.logit_bias)] = list(row.logit_bias.values())
         self._masks = masks or [None] * len(rows)
+        self._mask: np.ndarray | None = None  # of all rows
 
     def draw(self, logits: Any, history: Any, start: Any, count: Any, is_listed: bool) -> Drawn:
         """Draw a token for each row; arguments are those of `draw`."""
-        words = -(-logits.shape[1] // WORD)
-        mask = np.full((len(self._masks), words), ALL)
-        for row, allowed in zip(mask, self._masks, strict=True):
-            if allowed is not None:
-                row[:] = allowed
-        limits = {"ids": self._ids, "added": self._added, "mask": mask}
+        if self._mask is None:
+            self._mask = self._bits(-(-logits.shape[1] // WORD))
+        limits = {"ids": self._ids, "added": self._added, "mask": self._mask}
         given = logits, history, start, count, self._how, limits, np.array(is_listed)
         found = _compiled(default_device())(*given)
         tokens, logprobs = (x.host().tolist() for x in found[:2])
@@ -155,6 +153,14 @@ class Settled:
             return Drawn(tokens, logprobs, [])
         listed = zip(*(x.host().tolist() for x in found[2:]), strict=True)
         return Drawn(tokens, logprobs, [dict(zip(*x, strict=True)) for x in listed])
+
+    def _bits(self, words: int) -> np.ndarray:
+        """The masks of all rows, of so many words."""
+        mask = np.full((len(self._masks), words), ALL)
+        for row, allowed in zip(mask, self._masks, strict=True):
+            if allowed is not None:
+                row[:] = allowed
+        return mask
 
 
 @functools.cache

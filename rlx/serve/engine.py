@@ -27,7 +27,7 @@ from ..trace.arguments import bytes_of, callable_of, count_of, flag, instance_of
 from ..trace.array_arguments import known_real
 from ..trace.axes import integer, number
 from .adapters import Adapters
-from .guesses import Row, draw, guesser
+from .guesses import Drawing, guesser
 from .pages import PagePool
 from .scheduler import Chunk, Request, Scheduler
 from .steps import PagedSteps, batch_of, costs_of
@@ -153,7 +153,7 @@ class Engine(Writer):
         self._version = 0  # of the weights
         self._pages = PagedSteps(self._steps, count)
         self._guess = guesser(model, draft, count_of("guesses", guesses), count, size, name)
-        self._poisons = flag("poison", poison)
+        self._draw, self._poisons = Drawing(), flag("poison", poison)
         self.steps = self.computed = self.written = 0  # steps, tokens computed, tokens written
         self.guessed = self.right = 0  # guesses, and how many of them were right
         self.error: BaseException | None = None  # what ended it
@@ -334,10 +334,6 @@ class Engine(Writer):
             "tokens_guessed": self.guessed,
             "tokens_guessed_right": self.right,
         }
-
-    def _draw(self, rows: Sequence[Row], logits: Any) -> Drawn:
-        """The next token of each row."""
-        return draw(rows, logits)
 
     def _taken(self, asked: Sequence[tuple[Ticket, Sequence[int]]], drawn: Drawn) -> Taken:
         """Tell tickets their tokens up to the first wrong guess, which are given back.

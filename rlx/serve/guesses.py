@@ -8,6 +8,7 @@ So texts are those without guesses, bit for bit; right guesses only save steps.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
@@ -18,7 +19,7 @@ import numpy as np
 from ..ir.errors import AttributeValueError
 from ..models.generation import Request as Text
 from ..models.language import LanguageModel
-from ..models.sampling import Drawn, Settled
+from ..models.sampling import Drawn, Sampling, Settled
 from .scheduler import Chunk, Request, Scheduler
 from .steps import PagedSteps, batch_of, few_sizes
 
@@ -49,19 +50,36 @@ def guesser(
     return Draft(draft, count, pages, size, dtype)
 
 
-def draw(rows: Sequence[Row], logits: Any) -> Drawn:
-    """The next token of each row, whose `logits` are f32[rows, vocabulary]."""
-    texts = [text for text, _ in rows]
-    start = np.array([len(x.prompt) for x in texts], "int32")
-    count = np.array([len(x.prompt) + len(x.tokens) + len(before) for x, before in rows], "int32")
-    looks_back = any(x.sampling.looks_back for x in texts)
-    width = few_sizes(int(count.max())) if looks_back else 1
-    history = np.zeros((len(rows), width), "int32")
-    for row, (text, before) in zip(history, rows if looks_back else (), strict=False):
-        tokens = [*text.prompt, *text.tokens, *before]
-        row[: len(tokens)] = tokens
-    how = Settled([x.sampling for x in texts], [x.mask for x in texts])
-    return how.draw(logits, history, start, count, any(x.is_listed for x in texts))
+@final
+class Drawing:
+    """Draws next tokens; settings of the same texts are made arrays of once."""
+
+    def __init__(self) -> None:
+        self._last: list[Sampling] = []
+        self._settled: Settled | None = None
+
+    def __call__(self, rows: Sequence[Row], logits: Any) -> Drawn:
+        """The next token of each row, whose `logits` are f32[rows, vocabulary]."""
+        texts = [text for text, _ in rows]
+        start = np.array([len(x.prompt) for x in texts], "int32")
+        count = start + np.array([len(x.tokens) + len(before) for x, before in rows], "int32")
+        looks_back = any(x.sampling.looks_back for x in texts)
+        width = few_sizes(int(count.max())) if looks_back else 1
+        history = np.zeros((len(rows), width), "int32")
+        for row, (text, before) in zip(history, rows if looks_back else (), strict=False):
+            tokens = [*text.prompt, *text.tokens, *before]
+            row[: len(tokens)] = tokens
+        how, is_listed = self._how(texts), any(x.is_listed for x in texts)
+        return how.draw(logits, history, start, count, is_listed)
+
+    def _how(self, texts: Sequence[Text]) -> Settled:
+        now, is_free = [x.sampling for x in texts], all(x.guide is None for x in texts)
+        if not is_free:
+            return Settled(now, [x.mask for x in texts])
+        is_same = len(now) == len(self._last) and all(map(operator.is_, now, self._last))
+        if self._settled is None or not is_same:
+            self._last, self._settled = now, Settled(now)
+        return self._settled
 
 
 @final
@@ -120,7 +138,7 @@ class Draft:
 
     def __init__(self, model: LanguageModel, count: int, pages: int, size: int, dtype: str) -> None:
         self._count, self._steps = count, model.steps(size, dtype)
-        self._pages = PagedSteps(self._steps, pages)
+        self._pages, self._draw = PagedSteps(self._steps, pages), Drawing()
 
     def __call__(
         self, scheduler: Scheduler, texts: Mapping[Request, Text], lock: threading.RLock
@@ -141,7 +159,7 @@ class Draft:
                 batch = batch_of(fed, [int(chunk.request in asked) for chunk in fed])
             logits = self._pages(self._steps, batch)
             rows: list[Row] = [(texts[request], guesses[request]) for request in asked]
-            tokens = draw(rows, logits).tokens if rows else []
+            tokens = self._draw(rows, logits).tokens if rows else []
             with lock:
                 fed = []
                 for request, token in zip(asked, tokens, strict=True):

@@ -56,7 +56,7 @@ def few_sizes(count: int) -> int:
 
 
 def few_tokens(count: int) -> int:
-    """At least `count`, of which there are few: the next multiple of 8, or more for many."""
+    """At least `count`: one of few sizes, the next multiple of 8 or more."""
     each = max(8, few_sizes(count) // 8)
     return -(-count // each) * each
 
