@@ -1,4 +1,4 @@
-"""Embeddings of OpenAI's interface: texts become vectors, a part of each request in turn."""
+"""Embeddings of OpenAI's interface: requests become vectors, by turns."""
 
 from __future__ import annotations
 

@@ -77,11 +77,6 @@ class Ticket:
         except Exception as error:
             self.error, self._listener = error, None
 
-    @property
-    def must_end(self) -> str:
-        """Why its request has to end although its text may go on; "" if it need not."""
-        return self.text.reason or ("error" if self.error is not None else "")
-
     def __repr__(self) -> str:
         return f"Ticket({self.request!r})"
 
@@ -357,8 +352,9 @@ class Engine(Writer):
 
     def _forget_ended(self) -> None:
         for request, ticket in list(self._tickets.items()):
-            if ticket.must_end and request.finished is None:  # by a text of `stop`, or an error
-                self.scheduler.cancel(request, ticket.must_end)
+            why = ticket.text.reason or ("" if ticket.error is None else "error")
+            if why and request.finished is None:  # by a text of `stop`, or a listener
+                self.scheduler.cancel(request, why)
         for request in self.scheduler.take_ended():
             _, adapter = self._weights.pop(request)
             if adapter is not None:
