@@ -117,7 +117,7 @@ class Chunk:
 
 @record
 class Costs:
-    """What steps cost, in the time that one of the first tokens of a prompt takes more.
+    """What steps cost, in the time of one of the first tokens of a prompt.
 
     A step costs `step` by itself, since it reads all weights. A token looks at those before it, and
     costs twice as much behind `far` of them. Beside texts that are written, prompts may make a step
