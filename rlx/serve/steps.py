@@ -45,7 +45,7 @@ class PagedSteps:
 
 
 def costs_of(model: Llama, stretch: float) -> Costs:
-    """What steps of a `model` cost, and how much longer prompts may make them (`stretch`)."""
+    """What steps of a `model` cost, and by how much prompts `stretch` them."""
     products = sum(n * m for n, m in product_sizes(model).values())
     return Costs(ONCE, products / (2 * model.heads * model.head_size * SLOWER), stretch)
 
