@@ -437,3 +437,13 @@ def test_a_step_that_overflows_is_left_out():
         updates, state = step({"w": rnp.array([4.0])}, state, params)
     assert (state.scale.value.item(), state.scale.count.item()) == (4.0, 0)
     assert updates["w"].item() == pytest.approx(-0.5 * 1.9 * 2.0)  # 4 / 2, twice with momentum
+
+
+def test_captured_weights_are_cast_once():
+    w = np.linspace(-1, 1, 64 * 64, dtype="float32").reshape(64, 64)
+    x = np.linspace(0, 1, 128, dtype="float32").reshape(2, 64)
+    compiled = rlx.jit(lambda x: x @ w, precision="mixed_bf16").lower(x).compile()
+    assert not [line for line in compiled.stages["lir"].splitlines() if "convert(b1" in line]
+    assert compiled.precision.text == "mixed_bf16" and "mixed_bf16" in compiled.report()
+    argument = rlx.jit(lambda x, w: x @ w, precision="mixed_bf16")
+    np.testing.assert_array_equal(compiled(x), argument(x, w))

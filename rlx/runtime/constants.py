@@ -22,7 +22,7 @@ from ..ir.types import Type
 from ..trace.array import Array
 from .arrays import prepare
 from .compiled import CompiledGraph
-from .precision import prepared
+from .precision import prepared, with_report
 from .session import CompileOptions, Session
 
 
@@ -114,6 +114,25 @@ def meets_sizes(session: Session, options: CompileOptions) -> bool:
     """Whether open sizes are met in ways of their own, which know of no constants."""
     in_parts = options.buckets or options.specialize
     return bool(in_parts) or not session.backend.target.has_symbolic_sizes
+
+
+def compiled_with(
+    session: Session, graph: Graph, arrays: Sequence[Array], options: CompileOptions
+) -> CompiledGraph:
+    """Compile a graph for arrays of its last parameters, which are cast once."""
+    policy = session.policy_for(options)
+    has_places = options.in_shardings is not None or options.out_shardings is not None
+    if policy == AS_WRITTEN or has_places or not options.dce:
+        compiled = session.compile(graph, options=replace(options, fixed=len(arrays)))
+        return hold_constants(compiled, arrays)
+    places = range(len(graph.params) - len(arrays), len(graph.params))
+    made = WithConstants.of(session, graph, places, options)
+    compiled = made.bind(dict(zip(places, arrays, strict=True)))
+    # what is cast early lies in no file that another process could recall
+    executable = with_report(compiled.executable, lambda: graph, policy)
+    compiled.executable = replace(executable, lasting=None)
+    compiled.precision = policy
+    return compiled
 
 
 def hold_constants(compiled: CompiledGraph, arrays: Sequence[Any]) -> CompiledGraph:

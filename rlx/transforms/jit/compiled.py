@@ -29,7 +29,7 @@ from ...ir.tracebacks import boundary
 from ...ir.types import as_dtype
 from ...runtime import MISS, Executable
 from ...runtime.compiled import CompiledCode, CompiledGraph, Cost, parameter_names, places_of
-from ...runtime.constants import WithConstants, hold_constants, meets_sizes
+from ...runtime.constants import WithConstants, compiled_with, meets_sizes
 from ...runtime.debug import tell_tier_up
 from ...runtime.queue import Queue
 from ...runtime.session import CompileOptions, default_session
@@ -362,9 +362,10 @@ class Lowered:
         if is_symbolic(self.graph.param_types):
             is_open = is_open or meets_sizes(session, options)
         captures = () if is_open else self.traced.captures
-        fixed = replace(options, fixed=len(captures))
-        compiled = session.compile(self.graph, options=fixed)
-        compiled = hold_constants(compiled, captures) if captures else compiled
+        if captures:
+            compiled = compiled_with(session, self.graph, captures, options)
+        else:
+            compiled = session.compile(self.graph, options=options)
         return Compiled.of(self.traced, compiled, self.mark_static, options)
 
 
