@@ -152,7 +152,7 @@ def both(given: CompileOptions | Mapping[str, Any] | None, named: CompileOptions
             raise ArgumentError(
                 f"{name} is given twice, in `options` and by its name", fix="give it once"
             )
-    return replace(options, **{name: getattr(named, name) for name in names})
+    return replace(options, **{name: getattr(named, name) for name in names}) if names else options
 
 
 def _is_one_of(given: Any, texts: Sequence[str | None]) -> bool:

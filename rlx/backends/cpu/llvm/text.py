@@ -7,6 +7,7 @@ declarations. Values are LLVM operands as text (`%12`, `3`, `0x3FF0000000000000`
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.dims import Size, Symbol
-
+from ....ir.dims import Size, Symbol
 from ....ir.record import field, record
 
 KERNEL = "nounwind #0"  # attributes of functions; #0 are those of the module
@@ -188,7 +188,9 @@ class Function:
 
     def call(self, returns: str, name: str, *given: tuple[str, str], flags: str = "") -> str:
         """Call and declare a function; arguments are pairs of LLVM type and value."""
-        types = ", ".join(kind.partition(" align ")[0] for kind, _ in given)
+        types = ", ".join([kind for kind, _ in given])
+        if " align " in types:
+            types = re.sub(" align [0-9]+", "", types)
         self.declarations.add(f"declare {returns} {name}({types})")
         text = f"call {flags}{returns} {name}({', '.join(map(' '.join, given))})"
         if returns != "void":
