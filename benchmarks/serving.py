@@ -105,7 +105,7 @@ async def stream(port: int, body: dict[str, Any], leave: float = float("inf")) -
     """Ask for a stream, and return when each part of the text came; leave it after a while."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     text = json.dumps({"stream": True, **body}).encode()
-    head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     writer.write(f"{head}Content-Length: {len(text)}\r\nConnection: close\r\n\r\n".encode() + text)
     times: list[float] = []
     with contextlib.suppress(TimeoutError):

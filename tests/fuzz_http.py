@@ -27,7 +27,10 @@ from rlx.serve import Engine
 from rlx.serve.http import application
 
 SIZES = {"layers": 1, "size": 32, "hidden": 32, "kv_heads": 1, "heads": 1, "head_size": 32}
-TEMPLATE = "{% for m in messages %}<|system|>{{ m.content }}<|end|>{% endfor %}"
+TEMPLATE = (
+    "{% for m in messages %}<|system|>{{ m.content }}<|end|>{% endfor %}"
+    "{{ tools | tojson if tools }}<tool_call>"
+)
 SCHEMA = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"]}
 COMMON = {
     **{"model": "small", "max_tokens": 2, "n": 1, "seed": 1, "temperature": 0.5, "top_p": 0.9},
@@ -43,11 +46,29 @@ CHAT = {
     "top_logprobs": 2,
     "response_format": FORM,
 }
+TOOL = {"type": "function", "function": {"name": "a", "parameters": SCHEMA, "strict": False}}
+CALL = {"id": "c", "type": "function", "function": {"name": "a", "arguments": '{"a": 1}'}}
+TALK = {
+    "messages": [
+        {"role": "user", "content": "ab", "name": "me"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c", "content": "1"},
+    ],
+    "tools": [TOOL],
+    "tool_choice": {"type": "function", "function": {"name": "a"}},
+    "parallel_tool_calls": True,
+    "max_tokens": 4,
+}
 CHOICE = {"structured_outputs": {"choice": ["a", "b"]}, "max_tokens": 1}
 BODIES = {
-    "/v1/chat/completions": [CHAT, {"messages": [{"role": "user", "content": "ab"}], **CHOICE}],
+    "/v1/chat/completions": [
+        CHAT,
+        TALK,
+        {"messages": [{"role": "user", "content": "ab"}], **CHOICE},
+    ],
     "/v1/completions": [
         {**COMMON, "prompt": ["ab", [70, 71]], "logprobs": 2, "echo": False, "suffix": None},
+        {"prompt": ["ab", [70, 71]], "echo": True, "best_of": 2, "max_tokens": 1},
         {"prompt": "ab", "max_tokens": 1, "structured_outputs": {"regex": "a|b"}},
     ],
     "/v1/embeddings": [{"model": "small", "input": ["ab", [70]], "encoding_format": "base64"}],
@@ -88,7 +109,9 @@ def changed(draw: random.Random, body: Any) -> Any:
     if deed < 0.15:
         del parent[path[-1]]
     elif deed < 0.25 and isinstance(parent, dict):
-        parent[draw.choice(["colour", "", "\ud800", "best_of", "tools"])] = draw.choice(JUNK)
+        parent[draw.choice(["colour", "", "\ud800", "best_of", "tools", "store"])] = draw.choice(
+            JUNK
+        )
     else:
         parent[path[-1]] = copy.deepcopy(draw.choice(JUNK))
     return body

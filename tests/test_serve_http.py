@@ -56,7 +56,7 @@ def served(model: Any, **options: Any) -> Iterator[str]:
     """The address of a server that runs until it is no longer needed."""
     from rlx.serve.http import application
 
-    names = ("keys", "most_bytes", "timeout", "adapters")
+    names = ("keys", "most_bytes", "timeout", "adapters", "hosts")
     limits = {n: options.pop(n) for n in names if n in options}
     room = options.pop("room", 0)
     engine = Engine(model, **{"cache": "2M", "step_tokens": 32, "adapters": room, **options})
@@ -147,6 +147,21 @@ def test_many_at_once_get_what_they_get_alone(client):
     assert found == {i: alone[i % 4] for i in range(32)}
 
 
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"enum": ["Paris", "Rome"]}},
+                "required": ["city"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    {"type": "function", "function": {"name": "time", "parameters": {"type": "object"}}},
+]
 WRONG = [
     ({"messages": []}, "messages"),
     ({"messages": [{"role": "boss", "content": "x"}]}, "messages[0].role"),
@@ -158,7 +173,24 @@ WRONG = [
     ({"seed": -1}, "seed"),
     ({"stop": ["a"] * 5}, "stop"),
     ({"stream": "yes"}, "stream"),
-    ({"tools": [{"type": "function"}]}, "tools"),
+    ({"tools": [{"type": "function"}]}, "tools[0]"),
+    ({"tools": TOOLS[:1] * 2}, "tools"),
+    ({"tools": TOOLS}, "tools"),
+    ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
+    ({"tool_choice": "required"}, "tool_choice"),
+    ({"tools": TOOLS, "tool_choice": "never"}, "tool_choice"),
+    ({"parallel_tool_calls": 1}, "parallel_tool_calls"),
+    ({"functions": [{"name": "a"}]}, "functions"),
+    ({"best_of": 2}, "best_of"),
+    ({"store": True}, "store"),
+    ({"metadata": {"a": "b"}}, "metadata"),
+    ({"service_tier": "flex"}, "service_tier"),
+    ({"stream_options": {"include_usage": True}}, "stream_options"),
+    ({"safety_identifier": 3}, "safety_identifier"),
+    ({"messages": [{"role": "user", "content": "a", "colour": 1}]}, "messages[0].colour"),
+    ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0].tool_call_id"),
+    ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls[0]"),
+    ({"messages": [{"role": "assistant"}]}, "messages[0].content"),
     ({"response_format": {"type": "xml"}}, "response_format"),
     ({"response_format": "json"}, "response_format"),
     ({"response_format": {"type": "json_schema"}}, "response_format"),
@@ -380,6 +412,15 @@ def test_an_engine_that_fails_says_so(model, monkeypatch):
         assert httpx.get(f"{address}/health").status_code == 503
 
 
+def worker_of(pid: int) -> int:
+    """The process of the worker of a server."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return int(child)
+    raise AssertionError("no worker runs")
+
+
 def test_the_command_line_serves_and_finishes_what_it_began(model, path):
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -405,7 +446,8 @@ def test_the_command_line_serves_and_finishes_what_it_began(model, path):
                     metrics = httpx.get(f"{address}/metrics").text
                     assert "rlx_workers 1.0" in metrics and "rlx_pages_free" in metrics
                     (worker,) = httpx.get(f"{address}/health").json()["workers"]
-                    os.kill(worker["pid"], signal.SIGKILL)
+                    assert worker.keys() == {"running", "seconds_since_step"}
+                    os.kill(worker_of(process.pid), signal.SIGKILL)
                     process.send_signal(signal.SIGTERM)
                 if event.startswith("data: {"):
                     text += json.loads(event[6:])["choices"][0]["text"]

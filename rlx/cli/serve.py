@@ -52,6 +52,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="the folder whose adapters callers may load while it serves",
     )  # fmt: skip
     parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME",
+        help="a name by which callers without keys reach the server, besides its addresses and "
+        "localhost; * for any; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
         "--draft", metavar="MODEL",
         help="a small model of the same vocabulary that guesses; else what a text repeats is",
     )  # fmt: skip
@@ -106,8 +111,10 @@ def _application(
     from ..serve.embeddings import encoder_application
     from ..serve.http import application
 
+    hosts = [*asked.allow_host, asked.host]
     if isinstance(model, Encoder):
         how = {"most_waiting": asked.max_waiting, "timeout": asked.timeout}
+        how["hosts"] = hosts
         return encoder_application(model, name=name, keys=keys, **how)
     writer: Engine | Workers
     if asked.workers:
@@ -127,6 +134,7 @@ def _application(
         keys=keys,
         timeout=asked.timeout,
         adapters=asked.adapters_from,
+        hosts=hosts,
         encoder=Pooled(model, asked.pooling) if asked.pooling else None,
     )
 

@@ -21,6 +21,7 @@ from ..models.prompts import tokens_of
 from .door import LEFT, Door, unless_left
 from .metrics import Metrics
 from .openai_api import BadRequest, are_tokens, model_entry
+from .origins import guard
 
 MOST_TEXTS = 2048  # of a request, as at OpenAI's
 MOST_WAITING = 256  # requests
@@ -140,6 +141,7 @@ def encoder_application(
     most_bytes: int = 1 << 20,
     most_waiting: int = MOST_WAITING,
     timeout: float = LONGEST,
+    hosts: Sequence[str] = (),
 ) -> Starlette:
     """An ASGI application that serves vectors of an `encoder`, as OpenAI does.
 
@@ -170,7 +172,7 @@ def encoder_application(
         Route("/ready", ready),
         Route("/metrics", metrics),
     ]
-    return Starlette(routes=routes)
+    return Starlette(routes=routes, middleware=[guard(keys, hosts)])
 
 
 def _texts(given: Any) -> list[Any]:

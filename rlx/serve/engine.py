@@ -8,6 +8,7 @@ its prefix found in the cache, and after it was preempted.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -81,6 +82,26 @@ class Ticket:
         return f"Ticket({self.request!r})"
 
 
+@final
+class Version:
+    """The weights of a `model` that requests are computed with, and a number for them."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model, self.number = model, next(self._numbers)
+
+
+def check_weights(model: LanguageModel, weights: Any) -> None:
+    """Raise a `StructureError` for `weights` that cannot stand for those of a `model`."""
+    before, after = signature(model.weights), signature(weights)
+    if before != after:
+        raise StructureError(
+            f"the new weights are {after}, the old ones {before}",
+            fix="give arrays of the same structure, shapes and dtypes, or make another engine",
+        )
+
+
 def tenant_of(given: Any) -> str:
     """Check the name of a tenant."""
     return instance_of("submit: tenant", given, str, "a text", "give a text")
@@ -145,7 +166,7 @@ class Engine(Writer):
         self.adapters = Adapters(model, adapters, adapter_rank)
         self._kind = size, name, self.adapters.room  # of its steps
         self._steps = model.steps(*self._kind)
-        self._version = 0  # of the weights
+        self.version = Version(model)  # of the weights
         self._pages = PagedSteps(self._steps, count)
         self._guess = guesser(model, draft, count_of("guesses", guesses), count, size, name)
         self._draw, self._poisons = Drawing(), flag("poison", poison)
@@ -198,7 +219,7 @@ class Engine(Writer):
                 max(text.limit, 1),
                 priority=integer("submit: priority", priority),
                 tenant=tenant_of(tenant),
-                root=repr((tenant, handle and handle.key, self._version)).encode(),
+                root=repr((tenant, handle and handle.key, self.version.number)).encode(),
                 stop_tokens=self.model.ends,
                 deadline=None if seconds is None else self._clock() + seconds,
                 after=None if after is None else after.request,
@@ -219,16 +240,18 @@ class Engine(Writer):
         are dropped after them; no prefix is shared between the two. `model` is another one then,
         and the one that was given stays as it is.
         """
-        before, after = signature(self.model.weights), signature(weights)
-        if before != after:
-            raise StructureError(
-                f"the new weights are {after}, the old ones {before}",
-                fix="give arrays of the same structure, shapes and dtypes, or make another engine",
-            )
-        model = self.model.with_weights(weights)
+        self.use(self.prepared(weights))
+
+    def prepared(self, weights: Mapping[str, Any]) -> Version:
+        """Other `weights`, ready for `use`; a `StructureError` if they do not fit."""
+        check_weights(self.model, weights)
+        return Version(self.model.with_weights(weights))
+
+    def use(self, version: Version) -> None:
+        """Compute requests that come from now on with the weights of a `version`."""
         with self._lock:
-            self.model, self._steps = model, model.steps(*self._kind)
-            self._version += 1
+            self.version, self.model = version, version.model
+            self._steps = version.model.steps(*self._kind)
 
     def cancel(self, ticket: Ticket) -> None:
         """End the request of a `ticket` where it is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import functools
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -17,19 +17,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ..ir.errors import DeviceFailure, QueueFullError, RlxError
+from ..ir.errors import QueueFullError, RlxError
 from ..ir.files import as_path
 from ..models.encoder import Encoder
-from ..models.generation import Completion
 from ..models.pooled import Pooled
 from . import adapter_routes, openai_api as api
+from .answers import Answer
 from .door import LEFT, Door, unless_left
 from .embeddings import embedding_route
-from .engine import Ticket
 from .metrics import Metrics
 from .openai_api import Asked, BadRequest
+from .origins import guard
 from .page import page
 from .runner import Listener, Runner
+from .tools import Calls, Tools
 from .writer import Writer
 
 OLD = 30.0  # seconds without a step, after which the server says that it is ill
@@ -61,7 +62,9 @@ class Server:
             await asyncio.to_thread(self.engine.model.formats.guide, *form)  # kept ready then
             for prompt in asked.prompts:
                 if asked.is_chat:  # a template runs in a process: others go on meanwhile
-                    prompt = await asyncio.to_thread(self.engine.model.chat_ids, prompt)
+                    tools = None if asked.tools is None else asked.tools.given
+                    write = functools.partial(self.engine.model.chat_ids, prompt, tools=tools)
+                    prompt = await asyncio.to_thread(write)
                 for listener in self._samples(prompt, asked, tenant):
                     made.append(listener)  # one by one: an error cancels those before it
         except QueueFullError as error:
@@ -76,13 +79,20 @@ class Server:
         """One request for each sample of a prompt; the others share what the first computes."""
         after = None
         start = asked.options.get("seed", secrets.randbits(32))
-        for number in range(asked.samples):
+        for number in range(asked.best_of):
             seed = (start + number) % 2**32
             how = {"tenant": tenant, "timeout": self.timeout, "after": after}
             how["adapter"] = None if asked.model in (None, self.name) else asked.model
             listener = self.runner.submit(prompt, **how, **{**asked.options, "seed": seed})
             after = after or listener.ticket
             yield listener
+
+    def _calls(self, tools: Tools) -> Calls:
+        """What finds calls of tools in the answers of the model."""
+        model = self.engine.model
+        if model.template is None or model.tokenizer is None:
+            raise BadRequest("this model has no chat template, and so no tools", "tools")
+        return Calls.of(tools, model.template, model.tokenizer.special)
 
     def _cancel(self, listeners: Sequence[Listener]) -> None:
         for listener in listeners:
@@ -99,74 +109,16 @@ class Server:
         tenant = self.door.tenant(request)
         asked = api.asked(await self.door.body(request), is_chat)
         self._check_model(asked.model)
+        calls = None if asked.tools is None else self._calls(asked.tools)
         listeners = await self.submit(asked, tenant)
-        kind = "chatcmpl" if is_chat else "cmpl"
-        given = f"{kind}-{secrets.token_hex(12)}", int(time.time()), asked.model or self.name
-        names = api.Names(*given, is_chat)
+        answer = Answer(asked, self.engine.model, asked.model or self.name, listeners, calls)
         if asked.is_stream:
-            parts = self._parts(names, asked, listeners)
-            return _Stream(parts, lambda: self._cancel(listeners))
-        return await self._whole(request, names, listeners)
-
-    async def _whole(self, request: Request, names: api.Names, all_: list[Listener]) -> Response:
-        """All answers at once; who leaves before them gets none, and costs no more."""
-        work = asyncio.gather(*(listener.finish() for listener in all_))
-        found = await unless_left(request, work)
-        if found is None:
+            return _Stream(answer.events(), lambda: self._cancel(listeners))
+        found = await unless_left(request, answer.finish())
+        if found is None:  # it costs no more
+            self._cancel(listeners)
             return Response(status_code=LEFT)
-        self._check(all_, found)
-        tokenizer = self.engine.model.tokenizer
-        choices = [
-            api.choice(names, i, x, api.logprobs_of(names, tokenizer, x))
-            for i, x in enumerate(found)
-        ]
-        cost = api.usage(found, _prompt_tokens(all_))
-        return JSONResponse({**names.head(False), "choices": choices, "usage": cost})
-
-    def _check(self, all_: Sequence[Listener], found: Sequence[Completion]) -> None:
-        for listener, completion in zip(all_, found, strict=True):
-            if completion.reason == "error":
-                raise _failure(listener.ticket)
-        if any(x.reason == "deadline" for x in found):
-            raise BadRequest(f"the answer took more than {self.timeout:g} s", status=408)
-
-    async def _parts(
-        self, names: api.Names, asked: Asked, all_: list[Listener]
-    ) -> AsyncIterator[dict[str, Any]]:
-        """The parts of a stream: of all answers, as they come."""
-        news: asyncio.Queue[tuple[int, str | None]] = asyncio.Queue()
-
-        async def follow(index: int, listener: Listener) -> None:
-            async for piece in listener.pieces():
-                await news.put((index, piece))
-            await news.put((index, None))
-
-        tasks = [asyncio.ensure_future(follow(i, x)) for i, x in enumerate(all_)]
-        told, left = [0] * len(all_), len(all_)
-        try:
-            if names.is_chat:
-                for index in range(len(all_)):
-                    yield api.part(names, index, None)
-            while left:
-                index, piece = await news.get()
-                found = all_[index].ticket.completion()
-                logprobs = api.logprobs_of(names, self.engine.model.tokenizer, found, told[index])
-                told[index] = len(found.tokens)
-                if piece is None and found.reason == "error":  # as OpenAI's streams say it
-                    yield _failure(all_[index].ticket).body()
-                    return
-                if piece is not None:
-                    yield api.part(names, index, piece, logprobs=logprobs)
-                else:
-                    left -= 1
-                    yield api.part(names, index, None, found.reason)
-            if asked.has_usage:
-                found_all = [x.ticket.completion() for x in all_]
-                cost = api.usage(found_all, _prompt_tokens(all_))
-                yield {**names.head(True), "choices": [], "usage": cost}
-        finally:
-            for task in tasks:
-                task.cancel()
+        return JSONResponse(answer.whole(found, self.timeout))
 
     # -- models and adapters -----------------------------------------------------------------------
 
@@ -205,7 +157,8 @@ class Server:
             "seconds_since_step": round(age, 3),
             "running": numbers["running"],
             "waiting": numbers["waiting"],
-            "workers": self.engine.states(),
+            # without the numbers of processes: who asks needs no key
+            "workers": [{k: x for k, x in w.items() if k != "pid"} for w in self.engine.states()],
         }
 
 
@@ -218,13 +171,16 @@ def application(
     timeout: float = 600.0,
     adapters: str | PathLike[str] | None = None,
     encoder: Encoder | Pooled | None = None,
+    hosts: Sequence[str] = (),
 ) -> Starlette:
     """An ASGI application that serves an `engine` with OpenAI's interface.
 
     `name` is what the model is called; with `keys`, callers need one of them. A body has at most
     `most_bytes`, a request takes at most `timeout` seconds. Callers may load the `adapters` of a
-    folder, no others. An `encoder` answers for embeddings under the same name. Steps are computed
-    in a thread from the application's start to its end.
+    folder, no others. An `encoder` answers for embeddings under the same name. Without `keys`, who
+    asks must call the server by its address, `localhost`, or a name of `hosts`, "*" for any; web
+    pages of other origins are refused in any case. Steps are computed in a thread from the
+    application's start to its end.
     """
     folder = None if adapters is None else as_path(adapters)
     door = Door(keys, most_bytes, Metrics(engine))
@@ -258,7 +214,7 @@ def application(
     if encoder is not None:
         how = {"timeout": timeout, "is_open": lambda: server.is_ready}
         routes.append(embedding_route(encoder, name, door, **how))
-    return Starlette(routes=routes, lifespan=lifespan)
+    return Starlette(routes=routes, lifespan=lifespan, middleware=[guard(keys, hosts)])
 
 
 def _state_routes(server: Server, door: Door) -> list[Route]:
@@ -283,19 +239,12 @@ def _state_routes(server: Server, door: Door) -> list[Route]:
     return [Route(path, handler) for path, handler in plain.items()]
 
 
-def _failure(ticket: Ticket) -> BadRequest:
-    """What to say of a request that ended by an error: its own, or that of the engine."""
-    if ticket.error is not None and not isinstance(ticket.error, DeviceFailure):
-        return BadRequest(str(ticket.error.args[0]), code="request_refused")
-    return BadRequest("the engine has failed", status=500)
-
-
 @final
 class _Stream(StreamingResponse):
-    """Parts as events; at its end, or when the caller leaves, even at once, `leave` is called."""
+    """Events; at their end, or when the caller leaves, even at once, `leave` is called."""
 
-    def __init__(self, parts: AsyncIterator[dict[str, Any]], leave: Callable[[], None]) -> None:
-        super().__init__(_events(parts), media_type="text/event-stream")
+    def __init__(self, events: AsyncIterator[str], leave: Callable[[], None]) -> None:
+        super().__init__(events, media_type="text/event-stream")
         self._leave = leave
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -303,16 +252,3 @@ class _Stream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._leave()
-
-
-async def _events(parts: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
-    """Parts as server-sent events."""
-    async for part in parts:
-        yield f"data: {json.dumps(part, ensure_ascii=False)}\n\n"
-    yield "data: [DONE]\n\n"
-
-
-def _prompt_tokens(listeners: Sequence[Listener]) -> int:
-    """The tokens of the prompts; samples of one prompt share it."""
-    firsts = [x for x in listeners if x.ticket.request.after is None]
-    return sum(len(x.ticket.request.prompt) for x in firsts)

@@ -6,17 +6,33 @@ import hashlib
 import itertools
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, final
 
 from ..ir.errors import WorkerLostError
-from ..models.lora import Adapter
 from ..workers.pool import FIRST_PAUSE, LONGEST_PAUSE, MAIN, MOST_STARTS
 from ..workers.process import Process
 from .engine import Ticket
+from .weight_files import WeightFiles
 from .weights import Handle
-from .worker import Attach, Began, Drop, Failed, News, Submit, Told
+from .wire import (
+    FROM_WORKERS,
+    MOST_BYTES,
+    Attach,
+    Began,
+    Drop,
+    Failed,
+    Forget,
+    News,
+    Submit,
+    Swap,
+    Told,
+    from_bytes,
+    options_of,
+    options_text,
+    to_bytes,
+)
 
 OTHERWISE = ("seed", "tenant", "priority")  # options in which requests may differ
 IsUsed = Callable[[Handle], bool]
@@ -38,12 +54,14 @@ class Job:
         self,
         number: int,
         ticket: Ticket,
-        options: dict[str, Any],
+        options: Mapping[str, Any],
         after: Ticket | None,
         adapter: Handle | None,
+        weights: int,
     ) -> None:
-        self.number, self.ticket, self.options, self.after = number, ticket, options, after
-        self.adapter = adapter  # pinned
+        self.number, self.ticket, self.after = number, ticket, after
+        self.options = options_text(options)  # whatever becomes of those given
+        self.adapter, self.weights = adapter, weights  # pinned; of this version
         self.lane: Lane | None = None
         self.is_fresh = True  # it has no token of the worker it is with
         self.is_suspect = False
@@ -55,19 +73,18 @@ class Job:
 
         Who asks, how soon, and the random numbers do not belong to it.
         """
-        options = sorted((k, x) for k, x in self.options.items() if k not in OTHERWISE)
+        options = {k: x for k, x in options_of(self.options).items() if k not in OTHERWISE}
         adapter = self.adapter and self.adapter.key
-        text = repr((self.ticket.request.prompt, options, adapter))
+        text = repr((self.ticket.request.prompt, options_text(options), adapter))
         return hashlib.sha256(text.encode()).digest()
 
     def message(self, now: float, after: int | None) -> Submit:
         """What a worker is told of it at a time."""
         request = self.ticket.request
         left = None if request.deadline is None else max(request.deadline - now, 0.0)
-        options = {**self.options, "timeout": left}
-        if self.adapter is not None:
-            options["adapter"] = self.adapter.key
-        return Submit(self.number, request.prompt, tuple(request.output), options, after)
+        adapter = None if self.adapter is None else self.adapter.key
+        given = list(request.prompt), list(request.output), self.options
+        return Submit(self.number, *given, left, adapter, after, self.weights)
 
     def take(self, news: News) -> None:
         """Add tokens to its text."""
@@ -101,6 +118,7 @@ class Lane:
         self.probe: Job | None = None  # a suspect, which is to have a token before others come
         self.numbers: dict[str, float] = {}
         self.adapters: dict[str, Handle] = {}  # those its worker has, by their keys
+        self.weights = {0}  # the versions that it has
         self.failure: Exception | None = None  # why it is not replaced any more
         self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._pause = FIRST_PAUSE
@@ -123,11 +141,18 @@ class Lane:
         """Send a message, without waiting until it is taken."""
         self._outbox.put(message)
 
-    def give(self, job: Job, now: float, after: int | None, is_used: IsUsed) -> None:
-        """Let the worker have a job, and the adapter that it needs.
+    def give(
+        self, job: Job, now: float, after: int | None, is_used: IsUsed, files: WeightFiles
+    ) -> None:
+        """Let the worker have a job, and the adapter and weights of `files` that it needs.
 
-        It shares the prompt of the request number `after`. Adapters that nobody uses make room.
+        It shares the prompt of the request number `after`. What nobody uses makes room.
         """
+        if job.weights not in self.weights:
+            for version in self.weights - files.needed:
+                self.post(Forget(version))
+            self.weights = {*(self.weights & files.needed), job.weights}
+            self.post(Swap(job.weights, files.path(job.weights)))
         adapter = job.adapter
         if adapter is not None and adapter.key not in self.adapters:
             for key, other in list(self.adapters.items()):
@@ -135,7 +160,7 @@ class Lane:
                     self.post(Drop(key))
                     del self.adapters[key]
             self.adapters[adapter.key] = adapter
-            self.post(Attach(adapter.key, Adapter(adapter.tree)))
+            self.post(Attach(adapter.key, adapter.tree))
         job.lane, self.jobs[job.number] = self, job
         self.probe = job if job.is_suspect else None
         self.post(job.message(now, after))
@@ -150,6 +175,7 @@ class Lane:
         for job in jobs:
             job.lane, job.is_fresh, job.is_suspect = None, True, True
         self.jobs, self.probe, self.numbers, self.adapters = {}, None, {}, {}
+        self.weights = {0}
         self.is_ready = False
         return jobs
 
@@ -175,17 +201,21 @@ class Lane:
 
     def _hear(self, process: Process, heard: Heard) -> None:
         """Hear a worker; an error says that nothing more will come."""
-        began = process.connection.recv()
+        began = _heard(process)
         if isinstance(began, Failed):
             self.failure = began.error
             return
         heard.begin(self, began)
         while True:
-            heard.tell(self, process.connection.recv())
+            heard.tell(self, _heard(process))
             self._pause = FIRST_PAUSE
+
+
+def _heard(process: Process) -> Any:
+    return from_bytes(process.connection.recv_bytes(MOST_BYTES), FROM_WORKERS)
 
 
 def _send(connection: Any, outbox: queue.SimpleQueue[Any]) -> None:
     with suppress(OSError):  # who should hear it is dead
         while (message := outbox.get()) is not None:
-            connection.send(message)
+            connection.send_bytes(to_bytes(message))

@@ -12,14 +12,18 @@ from typing import Any
 
 from ..ir.record import record
 from ..models.generation import Completion
+from .bad_request import BadRequest as BadRequest
+from .messages import messages_of
+from .tools import Called, Tools, tools_of
 
 MOST_SAMPLES = 16
 DEFAULT_TOKENS = 256  # of an answer where a request does not say
 # field -> kind, least, greatest
 NUMBERS: dict[str, tuple[type, float, float]] = {
-    "max_tokens": (int, 1, 2**31 - 1),
+    "max_tokens": (int, 0, 2**31 - 1),
     "max_completion_tokens": (int, 1, 2**31 - 1),
     "n": (int, 1, MOST_SAMPLES),
+    "best_of": (int, 1, MOST_SAMPLES),
     "seed": (int, 0, 2**32 - 1),
     "temperature": (float, 0, 100),
     "top_p": (float, 0, 1),
@@ -33,58 +37,39 @@ NUMBERS: dict[str, tuple[type, float, float]] = {
 SAMPLING = (
     "temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty"
 ).split()
-COMMON = {
-    *("model", "stream", "stream_options", "stop", "logprobs", "logit_bias", "user"),
-    *("response_format", "structured_outputs"),
-    *NUMBERS,
-}
+CHAT = {"messages", "max_completion_tokens", "top_logprobs", "tools", "tool_choice"}
+CHAT |= {"parallel_tool_calls"}
+PLAIN = {"prompt", "best_of", "echo"}  # of completions alone
+# names by which callers tell apart what they ask for; nothing depends on them
+LABELS = ("user", "safety_identifier", "prompt_cache_key")
+COMMON = (
+    {
+        *("model", "stream", "stream_options", "stop", "logprobs", "logit_bias", *LABELS),
+        *("response_format", "structured_outputs"),
+        *NUMBERS,
+    }
+    - CHAT
+    - PLAIN
+)
 MOST_BIASES, MOST_BIAS = 1024, 100
-IGNORED = {
-    *("metadata", "store", "service_tier", "parallel_tool_calls", "safety_identifier"),
-    "prompt_cache_key",
-}
 # what this server has not -> the values that ask for nothing
 ABSENT: dict[str, tuple[Any, ...]] = {
-    "tools": (None, []),
-    "tool_choice": (None, "none", "auto"),
     "functions": (None, []),
     "function_call": (None, "none", "auto"),
     "modalities": (None, ["text"]),
     "audio": (None,),
     "prediction": (None,),
     "reasoning_effort": (None,),
+    "verbosity": (None, "medium"),
     "web_search_options": (None,),
-    "best_of": (None, 1),
-    "echo": (None, False),
+    "moderation": (None,),
     "suffix": (None, ""),
+    "store": (None, False),
+    "metadata": (None, {}),  # of answers that are stored
+    "service_tier": (None, "auto", "default"),
+    "prompt_cache_options": (None,),
+    "prompt_cache_retention": (None, "in_memory", "in-memory"),
 }
-ROLES = ("system", "developer", "user", "assistant", "tool")
-
-
-class BadRequest(Exception):
-    """A request that is refused, with a `status`, a `message`, the wrong `param`."""
-
-    def __init__(
-        self, message: str, param: str | None = None, *, status: int = 400, code: str | None = None
-    ) -> None:
-        super().__init__(message)
-        # half a surrogate pair, which JSON can write and UTF-8 cannot, is a question mark
-        self.message = message.encode("utf-8", "replace").decode()
-        self.param = param and param.encode("utf-8", "replace").decode()
-        self.status, self.code = status, code
-
-    def body(self) -> dict[str, Any]:
-        """The answer's body."""
-        kinds = {401: "authentication_error", 429: "rate_limit_error"}
-        kind = kinds.get(self.status, "server_error" if self.status >= 500 else "")
-        return {
-            "error": {
-                "message": self.message,
-                "type": kind or "invalid_request_error",
-                "param": self.param,
-                "code": self.code,
-            }
-        }
 
 
 @record
@@ -95,6 +80,10 @@ class Asked:
     prompts: tuple[Any, ...]  # texts or lists of tokens; for a chat its messages alone
     is_chat: bool
     samples: int  # of each prompt
+    best_of: int  # samples that are written for these
+    echo: bool  # whether a text begins with its prompt
+    tools: Tools | None
+    hides_logprobs: bool  # they are only needed to tell which samples are best
     is_stream: bool
     has_usage: bool  # whether a stream ends with what it cost
     options: Mapping[str, Any]  # of `LanguageModel.generate`
@@ -107,15 +96,12 @@ def asked(body: Any, is_chat: bool) -> Asked:
     """
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
-    _check_fields(body, COMMON | ({"messages"} if is_chat else {"prompt"}))
-    prompts = (_messages(body),) if is_chat else _prompts(body)
-    stream = _flag(body, "stream")
-    how = body.get("stream_options")
-    if how is not None and (not isinstance(how, dict) or set(how) - {"include_usage"}):
-        raise BadRequest("stream_options must be an object with include_usage", "stream_options")
-    has_usage = bool(how) and _flag(how, "include_usage", "stream_options.include_usage")
-    limit = body.get("max_completion_tokens") or body.get("max_tokens")
-    options: dict[str, Any] = {"temperature": 1.0, "max_tokens": limit or DEFAULT_TOKENS}
+    _check_fields(body, COMMON | (CHAT if is_chat else PLAIN))
+    prompts = (messages_of(body),) if is_chat else _prompts(body)
+    stream, tools = _flag(body, "stream"), tools_of(body)
+    has_usage = _usage_option(body, stream)
+    echo, best_of = _flag(body, "echo"), _best_of(body, stream)
+    options: dict[str, Any] = {"temperature": 1.0, "max_tokens": _limit(body, is_chat)}
     options |= {name: body[name] for name in SAMPLING if body.get(name) is not None}
     if body.get("top_p") == 0:
         options |= {"top_p": 1.0, "temperature": 0.0}
@@ -123,9 +109,55 @@ def asked(body: Any, is_chat: bool) -> Asked:
         options["seed"] = body["seed"]
     options |= {"stop": _stops(body), "logprobs": _logprobs(body, is_chat)}
     options |= {"logit_bias": _biases(body), **_form(body)}
-    return Asked(
-        body.get("model"), prompts, is_chat, body.get("n") or 1, stream, has_usage, options
-    )
+    if tools is not None and tools.is_forced:
+        if options.keys() & {"schema", "regex"}:
+            what = "an answer cannot be a call and of another form: leave response_format out"
+            raise BadRequest(what, "tool_choice")
+        options["schema"] = tools.schema()
+    if echo and options["logprobs"] is not None:
+        raise BadRequest("this server has no logprobs of prompts: ask for echo alone", "echo")
+    samples = body.get("n") or 1
+    hides_logprobs = best_of > samples and options["logprobs"] is None
+    if hides_logprobs:
+        options["logprobs"] = 0
+    given = body.get("model"), prompts, is_chat, samples, best_of, echo, tools, hides_logprobs
+    return Asked(*given, stream, has_usage, options)
+
+
+def _limit(body: Mapping[str, Any], is_chat: bool) -> int:
+    """How many tokens an answer has at most."""
+    given = [body.get(name) for name in ("max_completion_tokens", "max_tokens")]
+    limit = next((x for x in given if x is not None), DEFAULT_TOKENS)
+    if is_chat and not limit:
+        raise BadRequest("max_tokens must be 1 or more", "max_tokens")
+    return limit
+
+
+def _usage_option(body: Mapping[str, Any], stream: bool) -> bool:
+    """Whether a stream is to end with what it cost."""
+    how = body.get("stream_options")
+    if how is None:
+        return False
+    known = {"include_usage", "include_obfuscation"}
+    if not isinstance(how, dict) or set(how) - known:
+        raise BadRequest("stream_options must be an object with include_usage", "stream_options")
+    if not stream:
+        raise BadRequest("stream_options needs stream to be true", "stream_options")
+    if _flag(how, "include_obfuscation", "stream_options.include_obfuscation"):
+        what = "include_obfuscation is not supported by this server"
+        raise BadRequest(what, "stream_options.include_obfuscation")
+    return _flag(how, "include_usage", "stream_options.include_usage")
+
+
+def _best_of(body: Mapping[str, Any], stream: bool) -> int:
+    """How many samples are written, of which the best are given."""
+    samples = body.get("n") or 1
+    best_of = body.get("best_of") or samples
+    if best_of < samples:
+        raise BadRequest(f"best_of must be n or more, {samples}", "best_of")
+    if best_of > samples and stream:
+        raise BadRequest("a stream cannot have best_of: all are written first", "best_of")
+    return best_of
 
 
 def _check_fields(body: Mapping[str, Any], known: set[str]) -> None:
@@ -133,7 +165,7 @@ def _check_fields(body: Mapping[str, Any], known: set[str]) -> None:
         if name in ABSENT:
             if value not in ABSENT[name]:
                 raise BadRequest(f"{name} is not supported by this server", name)
-        elif name not in known and name not in IGNORED:
+        elif name not in known:
             raise BadRequest(f"unrecognized request argument: {name[:100]}", name[:100])
     for name, (kind, least, most) in NUMBERS.items():
         value = body.get(name)
@@ -145,7 +177,7 @@ def _check_fields(body: Mapping[str, Any], known: set[str]) -> None:
             raise BadRequest(f"{name} must be {text}", name)
         if not least <= value <= most:  # nor is infinity
             raise BadRequest(f"{name} must be from {least} to {most}", name)
-    for name in ("model", "user"):
+    for name in ("model", *LABELS):
         if not isinstance(body.get(name), str | None):
             raise BadRequest(f"{name} must be a text", name)
 
@@ -239,33 +271,6 @@ def _logprobs(body: Mapping[str, Any], is_chat: bool) -> int | None:
     return count
 
 
-def _messages(body: Mapping[str, Any]) -> list[dict[str, str]]:
-    given = body.get("messages")
-    if not isinstance(given, list) or not given:
-        raise BadRequest("messages must be a list with one message at least", "messages")
-    return [_message(x, f"messages[{i}]") for i, x in enumerate(given)]
-
-
-def _message(given: Any, param: str) -> dict[str, str]:
-    if not isinstance(given, dict):
-        raise BadRequest(f"{param} must be an object", param)
-    if given.get("role") not in ROLES:
-        raise BadRequest(f"{param}.role must be one of {', '.join(ROLES)}", f"{param}.role")
-    content = given.get("content")
-    if isinstance(content, list):
-        are_texts = [isinstance(x, dict) and x.get("type") == "text" for x in content]
-        parts = [x.get("text") for x, is_text in zip(content, are_texts, strict=True) if is_text]
-        if not content or not all(are_texts) or not all(isinstance(x, str) for x in parts):
-            raise BadRequest(
-                f"{param}.content may have parts of type text only", f"{param}.content"
-            )
-        content = "".join(str(x) for x in parts)
-    if not isinstance(content, str):
-        raise BadRequest(f"{param}.content must be a text", f"{param}.content")
-    role = "system" if given["role"] == "developer" else given["role"]
-    return {"role": role, "content": content}
-
-
 def _prompts(body: Mapping[str, Any]) -> tuple[Any, ...]:
     given = body.get("prompt")
     if isinstance(given, str) or are_tokens(given):
@@ -316,33 +321,43 @@ def usage(completions: Sequence[Completion], prompt_tokens: int) -> dict[str, in
     }
 
 
-def choice(names: Names, index: int, found: Completion, logprobs: Any) -> dict[str, Any]:
+def choice(
+    names: Names, index: int, text: str, calls: Sequence[Called], reason: str, logprobs: Any
+) -> dict[str, Any]:
     """The choice number `index` of a whole answer.
 
-    `names` are those of the answer, `found` is what was written, with its `logprobs`.
+    `names` are those of the answer, `text` is what was written, with its `logprobs`, beside
+    `calls` of tools; `reason` is that for its end.
     """
-    said: dict[str, Any] = (
-        {"message": {"role": "assistant", "content": found.text, "refusal": None}}
-        if names.is_chat
-        else {"text": found.text}
-    )
-    return {"index": index, **said, "logprobs": logprobs, "finish_reason": _reason(found.reason)}
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+    if calls:
+        message |= {"content": text or None, "tool_calls": [x.body() for x in calls]}
+    said: dict[str, Any] = {"message": message} if names.is_chat else {"text": text}
+    return {"index": index, **said, "logprobs": logprobs, "finish_reason": end_of(reason)}
 
 
 def part(
-    names: Names, index: int, text: str | None, reason: str = "", logprobs: Any = None
+    names: Names,
+    index: int,
+    text: str | None,
+    reason: str = "",
+    logprobs: Any = None,
+    calls: Sequence[Called] = (),
 ) -> dict[str, Any]:
     """A part of a stream of `names` for choice `index`.
 
-    It has some `text` and its `logprobs`, or the `reason` for the end; with neither it begins.
+    It has some `text` and its `logprobs`, or `calls` of tools, or the `reason` for the end; with
+    none of them it begins.
     """
     if names.is_chat:
         begins = {"role": "assistant", "content": ""}
         delta = {} if reason else begins if text is None else {"content": text}
+        if calls:
+            delta = {"tool_calls": [{"index": i, **x.body()} for i, x in enumerate(calls)]}
         said: dict[str, Any] = {"delta": delta}
     else:
         said = {"text": text or ""}
-    end = _reason(reason) if reason else None
+    end = end_of(reason) if reason else None
     one = {"index": index, **said, "logprobs": logprobs, "finish_reason": end}
     return {**names.head(True), "choices": [one]}
 
@@ -379,6 +394,6 @@ def logprobs_of(names: Names, tokenizer: Any, found: Completion, first: int = 0)
     }
 
 
-def _reason(reason: str) -> str:
+def end_of(reason: str) -> str:
     """A reason for the end, in the words of the interface."""
     return "length" if reason == "deadline" else reason

@@ -1,90 +1,43 @@
 """An engine in a process of its own: requests come over a pipe, tokens go back.
 
-`workers.py` starts it and knows all requests; what is here may die at any moment.
+`workers.py` starts it and knows all requests; what is here may die at any moment. Messages are
+those of `wire.py`.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
-from ..ir.errors import RlxError
+from ..ir.errors import FileAccessError, RlxError
 from ..models.lora import Adapter
 from ..workers.process import Life, is_orphan
-from .engine import Engine, Ticket
+from .engine import Engine, Ticket, Version
+from .weight_files import read_weights
+from .wire import (
+    MOST_BYTES,
+    TO_WORKERS,
+    Attach,
+    Began,
+    Cancel,
+    Drop,
+    Failed,
+    Forget,
+    News,
+    Stop,
+    Submit,
+    Swap,
+    Told,
+    from_bytes,
+    options_of,
+    to_bytes,
+)
 
 IDLE = 0.25  # seconds that a worker without work waits for a message at a time
-
-
-class Submit(NamedTuple):
-    """A request for a worker."""
-
-    number: int  # of the request
-    prompt: Sequence[int]
-    written: Sequence[int]  # its tokens so far, by other workers
-    options: Mapping[str, Any]  # of `Engine.submit`
-    after: int | None  # the request whose prompt it shares
-
-
-class Cancel(NamedTuple):
-    """A request that is no longer needed."""
-
-    number: int
-
-
-class Attach(NamedTuple):
-    """An adapter for requests that come."""
-
-    key: str
-    adapter: Adapter
-
-
-class Drop(NamedTuple):
-    """An adapter that no request needs any more."""
-
-    key: str
-
-
-class Stop(NamedTuple):
-    """Nothing more is needed."""
-
-
-class Began(NamedTuple):
-    """A worker is ready: its pages, their size, and how many texts share a step."""
-
-    pages: int
-    size: int
-    sequences: int
-    adapters: int  # that there is room for
-    rank: int
-    numbers: dict[str, float]  # of the engine
-
-
-class Failed(NamedTuple):
-    """A worker cannot begin."""
-
-    error: Exception
-
-
-class News(NamedTuple):
-    """What became of a request."""
-
-    number: int
-    tokens: list[int]
-    logprobs: list[float]
-    likeliest: list[dict[int, float]]
-    reason: str  # how it ended; "" before
-    error: Exception | None = None  # why it was refused
-
-
-class Told(NamedTuple):
-    """What a step made, and the numbers of the engine after it."""
-
-    news: list[News]
-    numbers: dict[str, float]
 
 
 def serve(connection: Any, life: Life, make: Callable[[], Engine], patience: float) -> None:
@@ -98,19 +51,22 @@ def serve(connection: Any, life: Life, make: Callable[[], Engine], patience: flo
         try:
             engine = make()
         except Exception as error:
-            connection.send(Failed(_sendable(error)))
+            connection.send_bytes(to_bytes(Failed(error)))
             return
         engine.scheduler.max_waiting = sys.maxsize  # the one who asks bounds them
         pages, most = engine.scheduler.pages, engine.scheduler.max_sequences
         room = engine.adapters.count, engine.adapters.rank
-        connection.send(Began(pages.count, pages.size, most, *room, engine.numbers()))
+        began = Began(pages.count, pages.size, most, *room, engine.numbers())
+        connection.send_bytes(to_bytes(began))
         _Served(connection, life, engine, patience).run()
 
 
-def _sendable(error: Exception) -> Exception:
-    return (
-        error if isinstance(error, RlxError) else RuntimeError(f"{type(error).__name__}: {error}")
-    )
+def _there(version: Future[Version] | None) -> Version:
+    """The weights of a version; an error if they cannot be had."""
+    problem = "they were forgotten" if version is None else version.exception()
+    if version is None or problem is not None:
+        raise FileAccessError(f"the weights cannot be read: {problem}", fix="swap them in again")
+    return version.result()
 
 
 @final
@@ -122,61 +78,90 @@ class _Served:
         self._engine, self._patience = engine, patience
         self._tickets: dict[int, Ticket] = {}
         self._told: dict[int, int] = {}
+        self._thread = ThreadPoolExecutor(1, "rlx.serve.weights")
+        self._versions: dict[int, Future[Version]] = {0: Future()}
+        self._versions[0].set_result(engine.version)
+        self._early: list[Submit] = []  # requests whose weights are not there yet
 
     def run(self) -> None:
         """Compute until nothing more is needed."""
         is_busy, before = True, self._engine.numbers()
         while not is_orphan():
             while self._connection.poll(0 if is_busy else IDLE):
-                message = self._connection.recv()
+                message = from_bytes(self._connection.recv_bytes(MOST_BYTES), TO_WORKERS)
                 if isinstance(message, Stop):
                     return
                 self._handle(message)
                 is_busy = True
             self._life.beat(self._patience)
+            early, self._early = self._early, []
+            for submit in early:
+                self._submit(submit)
             is_busy = self._engine.step()
             told = Told(list(self._news()), self._engine.numbers())
             if told.news or told.numbers != before:
-                self._connection.send(told)
+                self._tell(told)
             before = told.numbers
 
-    def _handle(self, message: Submit | Cancel | Attach | Drop) -> None:
+    def _tell(self, told: Told) -> None:
+        self._connection.send_bytes(to_bytes(told))
+
+    def _handle(self, message: Submit | Cancel | Attach | Drop | Swap | Forget) -> None:
         match message:
             case Submit():
                 self._submit(message)
             case Cancel(number):
+                self._early = [x for x in self._early if x.number != number]
                 ticket = self._tickets.pop(number, None)
                 if ticket is not None:  # it may have ended meanwhile
                     self._engine.cancel(ticket)
-            case Attach(key, adapter):
-                self._engine.adapters.attach(key, adapter)
+            case Attach(key, layers):
+                self._engine.adapters.attach(key, Adapter(layers))
             case Drop(key):
                 self._engine.adapters.drop(key)
+            case Swap(version, path):
+                self._versions[version] = self._thread.submit(self._read, path)
+            case Forget(version):
+                self._versions.pop(version, None)
+
+    def _read(self, path: str) -> Version:
+        """The weights of a file, ready to compute with; steps go on meanwhile."""
+        return self._engine.prepared(read_weights(path, self._engine.model.weights))
 
     def _submit(self, message: Submit) -> None:
-        number, prompt, written, options, after = message
+        version = self._versions.get(message.weights)
+        if version is not None and not version.done():
+            self._early.append(message)
+            return
+        number, after = message.number, message.after
         sooner = None if after is None else self._tickets.get(after)
         try:
-            ticket = self._engine.submit(prompt, after=sooner, **options)
+            self._engine.use(_there(version))
+            ticket = self._engine.submit(
+                message.prompt,
+                after=sooner,
+                timeout=message.timeout,
+                adapter=message.adapter,
+                **options_of(message.options),
+            )
         except RlxError as error:
             news = [News(number, [], [], [], "error", error)]
-            self._connection.send(Told(news, self._engine.numbers()))
+            self._tell(Told(news, self._engine.numbers()))
             return
-        for token in written:  # it goes on as one that was preempted
+        for token in message.written:  # it goes on as one that was preempted
             ticket.text.take(token, 0.0, {})
-        ticket.request.output.extend(written)
-        self._tickets[number], self._told[number] = ticket, len(written)
+        ticket.request.output.extend(message.written)
+        self._tickets[number], self._told[number] = ticket, len(message.written)
 
-    def _news(self) -> Any:
+    def _news(self) -> Iterator[News]:
         """What is new of each request."""
         for number, ticket in list(self._tickets.items()):
             told, output = self._told[number], ticket.request.output
             if len(output) == told and not ticket.reason:
                 continue
             found = ticket.completion()
-            yield News(
-                number, output[told:], found.logprobs[told:], found.likeliest[told:], ticket.reason
-            )
+            new = output[told:], found.logprobs[told:], found.likeliest[told:]
+            yield News(number, *new, ticket.reason, None)
             self._told[number] = len(output)
             if ticket.reason:
                 del self._tickets[number], self._told[number]

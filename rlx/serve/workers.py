@@ -13,7 +13,6 @@ way, or alone from the beginning, is refused.
 from __future__ import annotations
 
 import itertools
-import pickle
 import threading
 import time
 from collections import deque
@@ -21,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Self, final
 
-from ..ir.errors import ArgumentError, DeviceFailure, QueueFullError, WorkerLostError
+from ..ir.errors import DeviceFailure, QueueFullError, WorkerLostError
 from ..models.language import LanguageModel
 from ..trace.arguments import bytes_of, callable_of, count_of
 from ..trace.axes import integer, number
@@ -33,12 +32,14 @@ from ..workers.pool import (
 )
 from ..workers.process import ENDED, SOON, Process, check_memory
 from .adapters import Adapters
-from .engine import Engine, Ticket, tenant_of
+from .engine import Engine, Ticket, check_weights, tenant_of
 from .lanes import Heard, Job, Lane
 from .pages import PagePool
 from .scheduler import Request, check_fits
+from .weight_files import WeightFiles
 from .weights import Handle
-from .worker import Began, Cancel, Stop, Told, serve
+from .wire import Began, Cancel, Stop, Told
+from .worker import serve
 from .writer import Writer
 
 OF_REQUESTS = ("priority", "tenant", "adapter")  # options that are not those of the text
@@ -99,7 +100,9 @@ class Workers(Writer):
         self._jobs: dict[Ticket, Job] = {}
         self._pending: deque[Job] = deque()  # those that no worker has
         self._refused: dict[bytes, None] = {}
+        self._files = WeightFiles()
         self._news = threading.Condition(threading.RLock())
+        self._swap = threading.Lock()  # held by who writes weights
         self._lanes = [Lane(start) for _ in range(count)]
         heard = Heard(self._begin, self._hear, self._lose), self.ends
         self._threads = [
@@ -135,13 +138,12 @@ class Workers(Writer):
                 "there are no workers any more", fix="make others; the first error says why"
             ) from self.error
         made = self._ticket(prompt, timeout, after, listener, options)
-        options = _sent(options)
         name = options.pop("adapter", None)
         with self._news, ExitStack() as undo:
             handle = None if name is None else self.adapters.take(name)
             if handle is not None:
                 undo.callback(handle.release)
-            job = Job(next(self._numbers), made, options, after, handle)
+            job = Job(next(self._numbers), made, options, after, handle, self._files.current)
             self._check_room(job)
             if not made.reason:
                 undo.pop_all()
@@ -174,7 +176,7 @@ class Workers(Writer):
 
     def _check_room(self, job: Job) -> None:
         """Raise an error if there is no room for a request."""
-        if job.key in self._refused:
+        if self._refused and job.key in self._refused:
             raise _refusal()
         check_fits(self._pages, job.ticket.request)
         assert self._began is not None
@@ -182,6 +184,19 @@ class Workers(Writer):
         waiting = len(self._jobs) - room
         if waiting >= self._max_waiting:
             raise QueueFullError(f"{waiting} requests wait already", fix="try again later")
+
+    def swap_weights(self, weights: Mapping[str, Any]) -> None:
+        """Compute with other `weights` from now on, as `Engine.swap_weights`.
+
+        They are written to a file that all workers map. Steps go on meanwhile. Weights of another
+        structure than those of the model are a `StructureError`.
+        """
+        check_weights(self.model, weights)
+        with self._swap:
+            file = self._files.write(weights)
+            with self._news:
+                self._files.use(file)
+                self._files.keep({x.weights for x in self._jobs.values()})
 
     def cancel(self, ticket: Ticket) -> None:
         """End the request of a `ticket` where it is."""
@@ -218,6 +233,7 @@ class Workers(Writer):
             thread.join()
         with self._news:
             self._fail(DeviceFailure("the workers were closed", fix="make others"))
+            self._files.close()
 
     def __enter__(self) -> Self:
         return self
@@ -336,6 +352,8 @@ class Workers(Writer):
         if job.adapter is not None:
             job.adapter.release()
             job.adapter = None
+        if job.weights != self._files.current:
+            self._files.keep({x.weights for x in self._jobs.values()})
         if lane is not None:
             lane.jobs.pop(job.number, None)
             lane.probe = None if lane.probe is job else lane.probe
@@ -349,7 +367,8 @@ class Workers(Writer):
             if lane is None:
                 return
             self._pending.remove(job)
-            lane.give(job, now, None if after is None else after.number, self._is_used)
+            first = None if after is None else after.number
+            lane.give(job, now, first, self._is_used, self._files)
 
     def _is_used(self, adapter: Handle) -> bool:
         return adapter.pins > 0 or self.adapters.has(adapter)
@@ -358,17 +377,6 @@ class Workers(Writer):
         """The lane that is to have the next request: the wanted one, or that with the fewest."""
         found = [lane for lane in self._lanes if lane.is_ready and lane.probe is None]
         return wanted if wanted in found else min(found, key=lambda x: len(x.jobs), default=None)
-
-
-def _sent(options: dict[str, Any]) -> dict[str, Any]:
-    """Options as workers get them, now and later, whatever becomes of those given."""
-    try:
-        return pickle.loads(pickle.dumps(options))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ArgumentError(
-            f"submit: an option cannot be sent to a worker: {error}",
-            fix="give numbers, texts, lists and dicts",
-        ) from None
 
 
 def _refusal(how: str = "") -> WorkerLostError:
