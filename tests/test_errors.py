@@ -120,9 +120,11 @@ def test_value_dependent_if_under_jit():
         bool() needs the numbers of a tensor, which it has not while `f` is traced
           where  test_errors.py:N in f      if x > 0:
                  bool[]   made by gt at test_errors.py:N in f      if x > 0:
-          fix    use rlx.cond(test, yes, no, *operands) to run one of two functions, """
-        """rlx.numpy.where(test, a, b) to
-                 choose elementwise, or static_argnames to make the argument a Python value
+          fix    write rlx.cond(test, yes, no, *operands) for `if`, rlx.while_loop for `while`, """
+        """rlx.numpy.where(test, a, b)
+                 to choose elementwise; or put @rlx.autograph below @rlx.jit, """
+        """which rewrites `if` and `while`;
+                 or make the argument a Python value with static_argnames
         """,
         *(f, 1.0),
     )

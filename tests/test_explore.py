@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-import shutil
 from html.parser import HTMLParser
-from pathlib import Path
 
+import browser
 import numpy as np
 import pytest
 
@@ -16,9 +15,6 @@ import rlx.numpy as rnp
 from rlx import nn
 from rlx.cli import main as command
 
-CHROME = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
-)
 R = np.random.default_rng(4)
 X, W, U = (rlx.array(R.normal(size=s).astype("f4")) for s in ((128, 64), (64, 192), (64, 64)))
 
@@ -151,6 +147,15 @@ def test_donated_arguments_stay_the_callers():
     assert x.tolist() == np.ones((8, 8)).tolist()
 
 
+def test_what_is_compiled_already_is_refused():
+    step = rlx.jit(lambda x: x * 2).lower(X).compile()
+    with pytest.raises(rlx.ArgumentError, match="compiled already") as caught:
+        rlx.explore(step)
+    assert "rlx.explore(f)(*args)" in caught.value.fix
+    with pytest.raises(rlx.ArgumentError, match="what explore shows is a Lowered, not a function"):
+        rlx.explore(rlx.jit(lambda x: x * 2).lower(X))  # type: ignore[arg-type]
+
+
 def test_open_sizes_are_refused():
     with pytest.raises(rlx.ArgumentError, match="open sizes"):
         rlx.explore(rlx.jit(lambda x: x * 2, dynamic={"x": {0: "n"}}))(X)
@@ -187,7 +192,7 @@ def test_the_command_writes_a_page(tmp_path, capsys):
         ([f"{script}:f", "a", "b"], "is no shape"),
         ([f"{tmp_path / 'none.py'}:f"], "none.py"),
     ):
-        assert command.main(["explore", *wrong]) == 1
+        assert command.main(["explore", *wrong]) == 2
         assert said in capsys.readouterr().err
 
 
@@ -205,7 +210,21 @@ def test_the_command_profiles_scripts(tmp_path, capsys):
     with pytest.raises(SystemExit):
         command.main(["profile", "--trace", str(trace), str(script)])
     assert "no compiled function was called" in capsys.readouterr().out and trace.exists()
-    assert command.main(["profile", str(tmp_path / "none.py")]) == 1
+    assert command.main(["profile", str(tmp_path / "none.py")]) == 2
+    script.write_text("import rlx.numpy as rnp\nrnp.ones(3) @ rnp.ones(4)\n")
+    assert command.main(["profile", str(script)]) == 2
+    said = capsys.readouterr().err  # of the script's line, without a traceback
+    assert "train.py:2 in <module>" in said and "\nfix: " in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("content", [b"def f(x:\n    return x", b"\x7fELF\0\0", b"x = '\xff'"])
+def test_what_is_not_python_is_told_in_a_line(tmp_path, capsys, content):
+    script = tmp_path / "model.py"
+    script.write_bytes(content)
+    for given in (["explore", f"{script}:f"], ["profile", str(script)]):
+        assert command.main(given) == 2
+        said = capsys.readouterr().err.splitlines()[0]
+        assert said.startswith(f"rlx: {script}") and "is not Python: " in said
 
 
 def test_the_command_shows_and_clears_the_cache(tmp_path, capsys, monkeypatch):
@@ -219,7 +238,7 @@ def test_the_command_shows_and_clears_the_cache(tmp_path, capsys, monkeypatch):
         assert command.main(["cache", "list"]) == 0
         listed = capsys.readouterr().out.splitlines()
         assert len(listed) >= 2 and "entries, " in listed[0]
-        assert command.main(["cache", "list", "--most", "-1"]) == 1
+        assert command.main(["cache", "list", "--most", "-1"]) == 2
         assert "--most is -1" in capsys.readouterr().err
         assert command.main(["cache", "clear"]) == 0
         assert capsys.readouterr().out.startswith("removed ")
@@ -232,21 +251,12 @@ def test_the_command_shows_and_clears_the_cache(tmp_path, capsys, monkeypatch):
 
 @pytest.fixture(scope="module")
 def tab(explored, tmp_path_factory):
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROME:
-        pytest.skip("there is no Chromium")
     place = tmp_path_factory.mktemp("page") / "page.html"
     explored.save(place)
-    with api.sync_playwright() as runs:
-        browser = runs.chromium.launch(executable_path=CHROME, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1400, "height": 900})
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: asked.append(str(error)))
-        page.goto(place.as_uri())
-        yield page
-        assert asked == [place.as_uri()], "it loads nothing, and no script fails"
-        browser.close()
+    with browser.tab() as tab:
+        tab.goto(place.as_uri())
+        yield tab
+        assert tab.asked == [place.as_uri()] and tab.faults == [], "it loads nothing, nothing fails"
 
 
 def lit(tab, column: str) -> int:
@@ -279,9 +289,12 @@ def test_choosing_a_kernel_lights_its_lines_and_code(tab):
 
 def test_pointing_lights_at_once(tab):
     line(tab, "rnp.tanh(h @ u)").hover()
-    assert lit(tab, "kernels") and lit(tab, "graph")
+    tab.locator(".kernels .i.lit").first.wait_for()  # with the next picture
+    assert lit(tab, "graph") and all(
+        not each.is_hidden() for each in tab.locator(".graph .i.lit").all()
+    )
     tab.mouse.move(2, 2)
-    assert lit(tab, "kernels") == 0
+    tab.wait_for_function("!document.querySelector('.lit')")
 
 
 def test_all_can_be_reached_by_keyboard(tab):
@@ -296,10 +309,19 @@ def test_all_can_be_reached_by_keyboard(tab):
     names = "document.activeElement.getAttribute('aria-label')"
     tab.locator("#pass").focus()
     seen = []
-    for _ in range(8):
+    for _ in range(6):
         tab.keyboard.press("Tab")
         seen.append(tab.evaluate(names))
-    assert {"Source", "Graph", "Kernels", "Assembly"} <= set(seen)
+    others = ["Memory plan", "Fusions that were missed"]
+    assert seen == ["Source", "Graph", "Kernels", "Assembly", *others]
+    for name in seen:  # each begins with its first part, is lit, and is kept
+        tab.locator(f"[aria-label='{name}']").focus()
+        tab.keyboard.press("Home")
+        assert tab.evaluate("document.activeElement.classList.contains('lit')"), name
+        tab.keyboard.press(" ")
+        assert tab.evaluate("document.activeElement.getAttribute('aria-selected')") == "true"
+        tab.keyboard.press("Escape")
+    assert tab.evaluate("document.activeElement.getAttribute('aria-selected')") == "false"
 
 
 def test_the_slider_chooses_the_pass(tab, explored):
@@ -309,14 +331,18 @@ def test_the_slider_chooses_the_pass(tab, explored):
     assert tab.locator("#passname").inner_text() == names[0]
     first = tab.locator(".pass:not([hidden]) .i").count()
     assert first == len(explored.stages[names[0]])
+    line(tab, "rnp.exp").click()
     tab.keyboard.press("]")
     assert tab.locator("#passname").inner_text() == names[1]
     assert tab.locator(".pass:not([hidden])").count() == 1
-
-
-def test_a_picture_of_the_page(tab, tmp_path):
-    line(tab, "scores = rnp.exp").click()
-    picture = tab.screenshot()
-    assert len(picture) > 20_000
-    Path(tmp_path / "explore.png").write_bytes(picture)
+    assert tab.locator(".pass:not([hidden]) .i.lit").count() > 0  # what was kept, in this pass
     tab.keyboard.press("Escape")
+    assert tab.locator(".lit").count() == 0
+
+
+def test_the_documentation_shows_the_page(tab, tmp_path):
+    page, (width, height) = tmp_path / "page.html", browser.SIZES["explore"]
+    browser.explored().save(page)
+    other = tab.context.browser.new_page(viewport={"width": width, "height": height})
+    browser.check_shown("explore", browser.picture_of_explore(other, page))
+    other.close()

@@ -198,6 +198,32 @@ def test_other_devices_time_whole_calls(device):
     assert f"call on {device}" in str(p)
 
 
+@pytest.mark.parametrize("device", ["opencl", "webgpu"])
+def test_devices_with_timers_time_each_step(device, tmp_path):
+    if not rlx.Device(device).is_available():
+        pytest.skip(f"{device} is not here")
+
+    def f(x, w, v):
+        x = rlx.scan(lambda c, _: (rnp.tanh(c @ w), None), x, None, length=3)[0]
+        return network(x, w, v)
+
+    step = rlx.jit(f, device=device)
+    with rlx.profile(tmp_path / "trace.json") as p:
+        for _ in range(2):
+            found = step(X, W, V)
+    assert math.isclose(found.item(), f(X, W, V).item(), rel_tol=1e-3)
+    rows = {row.source.line: row for row in p.kernels}
+    assert rows[line_of(f, "c @ w")].count == 6 and rows[line_of(network, "h @ v")].count == 2
+    spent = sum(row.seconds for row in p.kernels)
+    assert 0 < spent < p.call_seconds and all(row.seconds > 0 for row in p.kernels)
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert trace_format.problems(trace) == []
+    assert math.isclose(trace_format.seconds(trace, "kernel"), spent, rel_tol=1e-6)
+    names = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"]
+    assert names == ["MainThread", device]
+    assert dict(profile_table.busy_threads(p))[device] == pytest.approx(spent / p.call_seconds)
+
+
 def test_one_profile_at_a_time():
     with rlx.profile():
         with pytest.raises(rlx.ArgumentError, match="open already"):

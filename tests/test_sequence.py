@@ -201,6 +201,16 @@ def test_what_was_donated_is_gone():
         rlx.sequence(lambda call, x: x, X)
 
 
+def test_arguments_go_by_position():
+    run = stacked(layers(2))
+    with pytest.raises(ArgumentError, match="stack go by position, states by keyword"):
+        run(X, states=[X, X])
+    with pytest.raises(ArgumentError, match="go by position, x by keyword"):
+        rlx.sequence(lambda call, x: x, x=X)
+    with pytest.raises(ArgumentError, match="is called with `call` and 1 more: too many"):
+        rlx.sequence(lambda call: call, X)
+
+
 def test_arguments_fit():
     run = stacked(layers(2))
     with pytest.raises(StructureError, match="was recorded for other arguments"):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,11 +16,10 @@ pytest.importorskip("uvicorn", reason="needs the package uvicorn")
 pytest.importorskip("prometheus_client", reason="needs the package prometheus-client")
 pytest.importorskip("openai", reason="needs the package openai")
 
+import browser  # noqa: E402
 from test_serve_http import model, path, served  # noqa: E402, F401
 
 from rlx.serve import Engine  # noqa: E402
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 @pytest.fixture(scope="module")
@@ -32,22 +29,10 @@ def address(model: Any) -> Iterator[str]:  # noqa: F811
 
 @pytest.fixture(scope="module")
 def tab(address: str) -> Iterator[Any]:
-    """A tab of a browser with the page, and what it complained of."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
-    found = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip("needs a Chromium: one in PATH, or BROWSER_PATH")
-    with playwright.sync_playwright() as run:
-        browser = run.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        tab = browser.new_page()
-        tab.faults = []
-        tab.on("pageerror", lambda error: tab.faults.append(str(error)))
-        tab.on("console", lambda said: said.type == "error" and tab.faults.append(said.text))
-        tab.asked = []
-        tab.on("request", lambda request: tab.asked.append(request.url))
-        tab.goto(address)
-        yield tab
-        browser.close()
+    """A tab of a browser with the page."""
+    with browser.tab(browser.SIZES["serve"]) as opened:
+        opened.goto(address)
+        yield opened
 
 
 def until(is_so: Callable[[], bool]) -> None:
@@ -122,3 +107,9 @@ def test_the_engine_is_watched_and_an_answer_stopped(tab, monkeypatch):
     assert re.fullmatch(r"\d+ of \d+ are promised", tab.text_content("#pages"))
     assert len(tab.get_attribute("#curve", "points").split()) >= 2
     assert tab.faults == []
+
+
+def test_the_documentation_shows_the_page(tab):
+    tab.click("#clear")
+    tab.fill("#limit", "24")
+    browser.check_shown("serve", browser.picture_of_serve(tab, ["hello there", "and again"]))

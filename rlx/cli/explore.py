@@ -6,13 +6,12 @@ import argparse
 import runpy
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from ..ir.errors import ArgumentError
-from ..ir.files import as_path, read_file
 from ..trace.make_graph import spec
 from ..viz.explore import explore
+from .script import script_path
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -40,10 +39,8 @@ def _function(named: str) -> Callable[..., Any]:
     file, _, name = named.rpartition(":")
     if not file or not name:
         raise ArgumentError(f"{named!r} names no function of a file", fix="write file.py:function")
-    place = as_path(file)
-    read_file(place, bytes)  # the error of a missing one is rlx's
-    before = sys.path[0]
-    sys.path[0] = str(Path(place).resolve().parent)
+    place, before = script_path(file), sys.path[0]
+    sys.path[0] = str(place.resolve().parent)
     try:
         names = runpy.run_path(str(place), run_name="explored")
     finally:

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..ir.errors import RlxError
 from ..ir.lazy import HOUSE
@@ -23,6 +24,8 @@ VERBS = {  # module: what it does
     "quantize": "write a GGUF file anew, with its matrices in blocks of few bits",
     "bench": "measure how fast a language model reads and writes",
 }
+RUNNERS = ("<frozen runpy>", "runpy.py")  # of `python -m rlx`
+WRONG = 2  # the status that argparse gives, too
 EXAMPLES = """examples:
   rlx explore model.py:loss 32,784 784,10
   rlx profile --trace trace.json train.py
@@ -35,7 +38,7 @@ EXAMPLES = """examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a verb; returns the exit status, 0, or 1 after an error."""
+    """Run a verb; returns the exit status, 0, or 2 after an error."""
     parser = argparse.ArgumentParser(
         prog="rlx",
         description="A small ML compiler, and what comes with it.",
@@ -59,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except RlxError as error:
         print(error_text(error), file=sys.stderr)
-        return 1
+        return WRONG
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # who reads has gone, as `head` does
@@ -68,8 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def error_text(error: RlxError) -> str:
-    """An error for someone at a terminal: what, and how to fix it."""
+    """An error for someone at a terminal: what, where in a script, and how to fix it."""
     lines = [f"rlx: {error.what}"]
+    # without a script the line that runs is that of the command itself
+    if error.where and error.where.partition(":")[0] not in (Path(sys.argv[0]).name, *RUNNERS):
+        lines.append(f"     {error.where}")
     lines += [f"     {note}" for note in error.notes]
     if error.fix:
         first, *others = error.fix.splitlines()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
-from pathlib import Path
 
-from ..ir.files import as_path, read_file
 from ..viz.profile import profile
+from .script import script_path
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -21,10 +20,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> None:
     """Run the script, and tell what its kernels took, also if it fails or exits."""
-    place = as_path(asked.script)
-    read_file(place, bytes)  # the error of a missing one is rlx's
+    place = script_path(asked.script)
     before = sys.argv, sys.path[0]
-    sys.argv, sys.path[0] = [str(place), *asked.arguments], str(Path(place).resolve().parent)
+    sys.argv, sys.path[0] = [str(place), *asked.arguments], str(place.resolve().parent)
     try:
         with profile() as found:
             runpy.run_path(str(place), run_name="__main__")

@@ -1,7 +1,7 @@
 """Records of calls while somebody profiles: which program, when, on which thread.
 
 Programs that are compiled under the setting `profile` have entries that look whether there is an
-open `Recording`. Those of the `cpu` device have timers for their steps besides.
+open `Recording`. Those of devices with timers have such for their steps besides.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class TimedProgram:
     device: str
     nbytes: int  # of arguments and results
     arena_bytes: int
+    on_host: bool  # else its steps are timed by the device, and in memory of it
     steps: tuple[StepFacts | None, ...]  # by number; none on devices that time whole calls
     totals: np.ndarray | None  # nanoseconds and how often, by step
 
@@ -99,9 +100,10 @@ def timed(executable: Executable, name: str, graph: Graph, device: str) -> Execu
     steps, totals = executable.timers or ((), None)
     values = (*graph.params, *graph.results)
     nbytes = sum(likely(v.type.nbytes) for v in values)
-    program = TimedProgram(name, device, nbytes, executable.arena_bytes, steps, totals)
-    _programs.add(program)
     waits, miss = executable.memory is not None, executable.miss
+    arena = executable.arena_bytes
+    program = TimedProgram(name, device, nbytes, arena, not waits, steps, totals)
+    _programs.add(program)
 
     def recorded(entry: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arrays: Any) -> Any:

@@ -265,9 +265,9 @@ def fix_for(action: str) -> str:
 
 _WHO = {"index": "a shape, range() or an index of a list"}
 _FIXES = {
-    "bool": "use rlx.cond(test, yes, no, *operands) to run one of two functions, "
-    "rlx.numpy.where(test, a, b) to\nchoose elementwise, or static_argnames to make the argument "
-    "a Python value",
+    "bool": "write rlx.cond(test, yes, no, *operands) for `if`, rlx.while_loop for `while`, "
+    "rlx.numpy.where(test, a, b)\nto choose elementwise; or put @rlx.autograph below @rlx.jit, "
+    "which rewrites `if` and `while`;\nor make the argument a Python value with static_argnames",
     "": "keep to rlx.numpy functions in traced code, or make the argument a Python value with "
     "static_argnames",
     "pickle": "return the tensor from the traced function and pickle the result",

@@ -1,9 +1,9 @@
 """Profiles as traces: the Trace Event Format of Chrome, which Perfetto reads.
 
 Calls, compiles and kernels are complete events (`X`) on the thread that ran them, one inside of the
-other; memory is a counter (`C`); threads have names (`M`). Times are microseconds from the
-beginning of the block. The format: "Trace Event Format", docs.google.com/document/d/
-1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
+other; kernels of a device that times them have a row of its own. Memory is a counter (`C`); threads
+have names (`M`). Times are microseconds from the beginning of the block. The format: "Trace Event
+Format", docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ def thread_names(profile: Profile) -> dict[int, str]:
     callers = [c.thread for c in profile.calls] + [c.thread for c in profile.recording.compiles]
     others = np.unique(profile.events[:, THREAD]).tolist() if len(profile.events) else []
     found = {t: profile.threads.get(t, f"thread {t}") for t in dict.fromkeys(callers)}
+    found |= {t: profile.devices[t] for t in others if t in profile.devices}
     workers = [t for t in others if t not in found]
     return found | {t: f"worker {i}" for i, t in enumerate(workers, start=1)}
 

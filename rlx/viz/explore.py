@@ -24,10 +24,11 @@ from ..lower.memory_plan import MemoryPlan
 from ..lower.pipeline import lower
 from ..lower.step_facts import StepFacts, facts_of
 from ..runtime import default_session
+from ..runtime.compiled import CompiledCode
 from ..runtime.precision import prepared
 from ..trace import pytree
 from ..trace.array import Array
-from ..trace.make_graph import titled
+from ..trace.make_graph import check_function, titled
 from ..transforms.jit.compiled import Lowered
 from ..transforms.jit.jit import jit
 from ..transforms.jit.jitted import Jitted
@@ -105,14 +106,22 @@ def explore(fn: Callable[..., Any]) -> Callable[..., Explored]:
     is only compiled. It may be jitted. Gives an `Explored`, whose `save(path)` writes one HTML page
     without any network: source lines, the graph after each pass, kernels, assembly and memory side
     by side, which light up together, with the time and the bytes of each line. On other devices
-    than `cpu` there are no times of kernels and no assembly. Arguments of open sizes, or a second
-    profile at the same time, are an `ArgumentError`; other errors are those of compiling `fn`.
+    than `cpu` there is no assembly, and times of kernels only where the device has timers. What is
+    compiled already, arguments of open sizes, or a second profile at the same time are an
+    `ArgumentError`; other errors are those of compiling `fn`.
 
     >>> import rlx, rlx.numpy as rnp
     >>> page = rlx.explore(lambda x: rnp.tanh(x @ x).sum())(rnp.ones((32, 32)))
     >>> len(page.steps) >= 1, page.html.startswith("<!doctype html>")
     (True, True)
     """
+
+    check_function(fn, "what explore shows")
+    if isinstance(fn, CompiledCode):
+        raise ArgumentError(
+            f"explore: {fn.signature.name} is compiled already, and tells no passes and no times",
+            fix="give it the function itself: rlx.explore(f)(*args)",
+        )
 
     @boundary
     @functools.wraps(fn)

@@ -111,7 +111,7 @@ def _source(explored: Explored, keys: Keys) -> Iterator[str]:
     spent = _by_line(explored)
     whole = sum(seconds for seconds, _ in spent.values()) or 1.0
     for file in keys.files:
-        yield f"<h3>{escape(file)}</h3>"
+        yield f"<h3>{escape(_place(file))}</h3>"
         known = {s.line: s for s in explored.sources if s.file == file}
         before = None
         for number in sorted(known):
@@ -126,6 +126,12 @@ def _source(explored: Explored, keys: Keys) -> Iterator[str]:
             bar = f'<b style="width:{100 * seconds / whole:.1f}%"></b>' if seconds else ""
             told = f"<small>{cost} {bytes_text(nbytes) if nbytes else ''}</small>"
             yield _item(bar + told + _line(file, number), keys.of(known[number]))
+
+
+def _place(file: str) -> str:
+    """A file as one would name it here."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else file
 
 
 def _by_line(explored: Explored) -> dict[tuple[str, int], tuple[float, float]]:
@@ -193,7 +199,7 @@ def _assembly(explored: Explored, keys: Keys) -> Iterator[str]:
         lines = keys.all(line for n in numbers for line in explored.steps[n].facts.lines)
         count = text.count("\n") + 1
         head = f"<h3>{escape(name)} <small>{count} instructions</small></h3>"
-        body = f"<pre>{escape(text)}</pre>"
+        body = f"<pre tabindex=-1>{escape(text)}</pre>"  # or Tab stops at each
         yield _item(head + body, lines, " ".join(map(str, numbers)), "function")
     if not explored.functions:
         yield f"<p>{escape(explored.device)} gives no assembly</p>"

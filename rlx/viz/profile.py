@@ -1,7 +1,8 @@
 """`rlx.profile`: the time of each kernel as it ran, with the user's lines.
 
-In the block functions are compiled with timers (on `cpu`; other devices time whole calls), and
-each call is recorded. Code that was compiled before stays as it is, and so does its speed.
+In the block functions are compiled with timers (on devices that have such; on others whole calls
+are timed), and each call is recorded. Code that was compiled before stays as it is, and so does its
+speed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.c_like import timers
 from ..backends.cpu.runtime import clock
 from ..ir.config import config
 from ..ir.errors import ArgumentError
@@ -107,6 +109,7 @@ class Profile:
     begin: int = 0  # nanoseconds of `time.perf_counter_ns`
     end: int = 0
     threads: dict[int, str] = field(default_factory=dict)  # names of Python's threads
+    devices: dict[int, str] = field(default_factory=dict)  # of those that time their own steps
     _totals: dict[int, np.ndarray] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -164,9 +167,10 @@ class Profile:
         for number, (facts, (nanoseconds, count)) in enumerate(
             zip(program.steps, totals, strict=True)
         ):
-            if facts is None or not count:
-                continue
             is_leaf = number not in inner
+            own = max(int(nanoseconds) - inner[number], 0)
+            if facts is None or not count or not (is_leaf or own):
+                continue  # or all of a loop is that of its steps
             yield KernelTime(
                 program.name,
                 program.device,
@@ -174,7 +178,7 @@ class Profile:
                 facts.source,
                 facts.lines,
                 int(count),
-                max(int(nanoseconds) - inner[number], 0) / 1e9,
+                own / 1e9,
                 float(facts.flops * count) if is_leaf else 0.0,
                 float(facts.nbytes * count) if is_leaf else 0.0,
             )
@@ -205,12 +209,14 @@ class Profile:
     def memory(self) -> list[tuple[float, int, int]]:
         """Over time: seconds, bytes of arguments and results, bytes of temporaries."""
         changes: list[tuple[int, int, int]] = []
+        by_step = {p.address for p in self.programs if p.on_host and p.steps}
         for call in self.calls:
             nbytes, arena = call.program.nbytes, call.program.arena_bytes
-            own = 0 if call.program.steps else arena  # else its steps tell
+            has_own = call.program.on_host and call.program.steps
+            own = 0 if has_own else arena  # else its steps tell
             changes += [(call.begin, nbytes, own), (call.end, -nbytes, -own)]
         for facts, event in self.steps:
-            if facts.parent is None and facts.live_bytes:
+            if facts.parent is None and facts.live_bytes and event[PROGRAM] in by_step:
                 living = facts.live_bytes
                 changes += [(event[BEGIN], 0, living), (event[END], 0, -living)]
         found, arrays, temporaries = [], 0, 0
@@ -263,6 +269,7 @@ class Profile:
         self.end, self.recording = perf_counter_ns(), recording
         self.events, self.dropped = events, dropped
         self.threads = {t.ident: t.name for t in threading.enumerate() if t.ident is not None}
+        self.devices = {row: device for device, row in timers.log.rows.items()}
         for program in self.programs:
             if program.totals is not None:
                 before = recording.before.get(program, 0)
@@ -276,9 +283,10 @@ def profile(path: str | PathLike[str] | None = None) -> Iterator[Profile]:
     Gives a `Profile`, which is filled when the block ends, and with a `path` writes a trace there.
     Functions are compiled anew in the block, with timers; those that were compiled before keep
     their code, which measures nothing. On `cpu` each step of a program is timed and each thread's
-    part of it, on other devices each call until its results are there. A second `profile` while
-    one is open is an `ArgumentError`. What was made by `f.lower(x).compile()` before the block is
-    not seen.
+    part of it; on `opencl`, `cuda` and `webgpu` each step by the device's own timers (if a WebGPU
+    adapter has timestamps); on other devices each call until its results are there. A second
+    `profile` while one is open is an `ArgumentError`. What was made by `f.lower(x).compile()`
+    before the block is not seen.
 
     >>> import rlx, rlx.numpy as rnp
     >>> f = rlx.jit(lambda x: rnp.tanh(x @ x).sum())
@@ -297,14 +305,23 @@ def profile(path: str | PathLike[str] | None = None) -> Iterator[Profile]:
     found = Profile(begin=perf_counter_ns())
     log = clock.log()
     log.start()
+    timers.log.start()
     try:
         with config.using(profile=True):
             yield found
     finally:
         stop_recording()
-        found.close(recording, *log.stop())
+        found.close(recording, *_stopped(log))
     if path is not None:
         found.save(path)
+
+
+def _stopped(log: clock.Log) -> tuple[np.ndarray, int]:
+    """The events of the host and of devices, and how many found no room."""
+    events, dropped = log.stop()
+    others, others_dropped = timers.log.stop()
+    both = [events, np.array(others, np.int64).reshape(-1, clock.WORDS)]
+    return np.concatenate(both), dropped + others_dropped
 
 
 def amount(number: float, units: Sequence[tuple[str, float]]) -> str:
@@ -325,7 +342,8 @@ def bytes_text(nbytes: float) -> str:
 
 def rate_text(rate: float, unit: str) -> str:
     """So many in a second, or nothing where they were not counted."""
-    return amount(rate / 1e9, ((f"G{unit}", 1.0), (f"M{unit}", 1e-3))) if rate else ""
+    sizes = (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
+    return amount(rate, [(f"{prefix}{unit}", size) for prefix, size in sizes]) if rate else ""
 
 
 def place_text(source: Source | Any) -> str:

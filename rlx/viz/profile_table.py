@@ -99,7 +99,11 @@ def busy_threads(profile: Profile) -> list[tuple[str, float]]:
 
     whole, names = profile.call_seconds * 1e9, thread_names(profile)
     callers = {call.thread for call in profile.calls}
-    parts = [e for e in profile.all_events if not e[PROGRAM] and e[THREAD] not in callers]
+    parts = [
+        e
+        for e in profile.all_events
+        if e[THREAD] in profile.devices or (not e[PROGRAM] and e[THREAD] not in callers)
+    ]
     spent = dict.fromkeys(names, 0)
     for call in profile.calls:
         spent[call.thread] += call.end - call.begin

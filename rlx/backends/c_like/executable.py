@@ -18,6 +18,7 @@ from ...lower.target import FLOATS, NUMBERS, Target
 from ..backend import Executable
 from ..entries import device_executable
 from .plan import Plan
+from .timers import StepTimers
 
 MOST_RANKED = 64
 MOST_USES = 512  # eight tiles of a product
@@ -65,21 +66,22 @@ def kernel_executable(
     target: Target,
     *,
     write: Callable[[Program], Plan],
-    load: Callable[[Plan], Loaded],
+    load: Callable[[Plan, StepTimers | None], Loaded],
     show: Callable[[Plan], dict[str, str]],
     check: bool = False,
 ) -> Executable:
     """Lower a graph, `write` its kernels, `load` them, and note how that went.
 
     `show` gives the stages of a plan. A device that builds kernels when they first run has a short
-    time for "build" in `seconds`.
+    time for "build" in `seconds`. For a `Target.timed` what is loaded gets timers.
     """
     times = [time.perf_counter()]
     lowered = lower(graph, target, check)
     times.append(time.perf_counter())
     made = write(lowered.program)
     times.append(time.perf_counter())
-    loaded = load(made)
+    timers = StepTimers(made.program, target.name) if target.timed else None
+    loaded = load(made, timers)
     times.append(time.perf_counter())
     spans = [after - before for before, after in itertools.pairwise(times)]
     return replace(
@@ -91,6 +93,7 @@ def kernel_executable(
         program=made.program,
         seconds=dict(zip(PHASES, spans, strict=True)),
         work=lambda: work(made.program),
+        timers=timers and (tuple(timers.steps), timers.totals),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from ...lower.lir.program import (
     WhileStep,
 )
 from .plan import Launch, Plan, Product
+from .timers import CallTimer
 
 
 class Place(NamedTuple):
@@ -33,14 +34,17 @@ class Place(NamedTuple):
 
 
 class Machine(Protocol):
-    """What a device does for a runner; all of it in order."""
+    """What a device does for a runner; all of it in order.
+
+    If it is timed, launches and copies give marks, of which it knows the times when they are done.
+    """
 
     name: str
 
-    def launch(self, launch: Launch, places: Sequence[Place]) -> None:
+    def launch(self, launch: Launch, places: Sequence[Place]) -> Any:
         """Run a kernel, its arrays at these places."""
 
-    def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> None:
+    def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> Any:
         """Copy so many numbers of a dtype."""
 
     def read(self, place: Place, dtype: np.dtype, count: int) -> np.ndarray:
@@ -67,13 +71,19 @@ class Runner:
     constants: Places
     owned: Places  # of temporaries that have memory of their own
     # calls the library for products that it takes
-    multiply: Callable[[Product, Sequence[Place]], None] | None = None
+    multiply: Callable[[Product, Sequence[Place]], Any] | None = None
 
-    def run(self, inputs: Sequence[Place], outputs: Sequence[Place], arena: Any) -> None:
-        """Run the program, with an arena for its temporaries."""
+    def run(
+        self,
+        inputs: Sequence[Place],
+        outputs: Sequence[Place],
+        arena: Any,
+        timer: CallTimer | None = None,
+    ) -> None:
+        """Run the program, with an arena for its temporaries; a `timer` if the machine is timed."""
         program = self.plan.program
         bound = dict(zip((*program.inputs, *program.outputs), (*inputs, *outputs), strict=True))
-        _Frame(self, bound, arena, 0).run(program)
+        _Frame(self, bound, arena, 0, timer).run(program)
 
 
 @record(frozen=False)
@@ -84,6 +94,7 @@ class _Frame:
     bound: Places
     arena: Any
     base: int  # in bytes
+    timer: CallTimer | None
 
     def place(self, buffer: Buffer) -> Place:
         """Where a buffer lies."""
@@ -101,7 +112,16 @@ class _Frame:
     def run(self, program: Program) -> None:
         """Run all steps of a program."""
         for step in program.steps:
-            self.step(step)
+            if self.timer is None:
+                self.step(step)
+            else:
+                with self.timer.step(step):
+                    self.step(step)
+
+    def note(self, mark: Any) -> None:
+        """Keep the mark of what the machine was handed."""
+        if self.timer is not None:
+            self.timer.add(mark)
 
     def step(self, step: Step) -> None:
         """Run one step."""
@@ -110,7 +130,7 @@ class _Frame:
             self.multiply(self.runner.plan.products[step])
         if launches:
             for launch in launches:
-                machine.launch(launch, [self.place(b) for b in launch.buffers])
+                self.note(machine.launch(launch, [self.place(b) for b in launch.buffers]))
         elif isinstance(step, LibraryCall):
             self.library(step)
         elif isinstance(step, Copy):
@@ -128,7 +148,7 @@ class _Frame:
     def multiply(self, product: Product) -> None:
         """Call the library of the device."""
         assert self.runner.multiply is not None, "who claims products computes them"
-        self.runner.multiply(product, [self.place(b) for b in product.buffers])
+        self.note(self.runner.multiply(product, [self.place(b) for b in product.buffers]))
 
     def nested(
         self,
@@ -141,7 +161,7 @@ class _Frame:
         bound = dict(zip((*program.inputs, *program.outputs), (*inputs, *outputs), strict=True))
         offset = scratch.offset if scratch is not None and scratch.offset else 0
         base = self.base + offset  # type: ignore[operator]
-        _Frame(self.runner, bound, self.arena, base).run(program)  # type: ignore[arg-type]
+        _Frame(self.runner, bound, self.arena, base, self.timer).run(program)  # type: ignore[arg-type]
 
     def number(self, buffer: Buffer) -> int:
         """The only number of a buffer."""
@@ -150,7 +170,7 @@ class _Frame:
     def copy(self, origin: Place, target: Place, like: Buffer) -> None:
         """Copy what a buffer holds."""
         if like.count:
-            self.runner.machine.copy(origin, target, like.number_dtype, like.count)
+            self.note(self.runner.machine.copy(origin, target, like.number_dtype, like.count))
 
     def library(self, step: LibraryCall) -> None:
         """Compute an op with NumPy on the host; `report()` says so."""
@@ -159,7 +179,8 @@ class _Frame:
         for buffer, type in zip(step.inputs, step.input_types, strict=True):
             flat = machine.read(self.place(buffer), buffer.number_dtype, buffer.count)
             given.append(flat.view(type.dtype).reshape(type.shape))  # type: ignore[arg-type]
-        with machine.let_go():  # a user's function may wait for a thread that needs the device
+        # a user's function may wait for a thread that needs the device
+        with machine.let_go(), self.timer.on_host() if self.timer else nullcontext():
             results = step.op.run(given, step.attrs, machine.name, source=step.source)
         for buffer, result in zip(step.outputs, results, strict=True):
             flat = np.ascontiguousarray(result).reshape(-1).view(buffer.number_dtype)

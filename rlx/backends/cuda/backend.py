@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -19,6 +20,7 @@ from ..c_like.executable import kernel_executable, kernel_target
 from ..c_like.plan import Launch, Plan, Product, plan
 from ..c_like.products import TILE
 from ..c_like.runner import Place, Places, Runner
+from ..c_like.timers import CallTimer, StepTimers
 from .machine import DRIVERS, CudaArray, CudaMachine, find, machine_of
 from .products import Gemm, Matrices, claim
 
@@ -26,7 +28,7 @@ from .products import Gemm, Matrices, claim
 class CudaBackend(Backend):
     """Compiles graphs for one device, named by its number (the first one without)."""
 
-    has_arena = True
+    has_arena = has_timers = True
 
     def __init__(self, kind: str = "cuda", which: str = "") -> None:
         self.kind, self.which = kind, which
@@ -72,7 +74,7 @@ class CudaBackend(Backend):
             machine,
             target or self.target,
             write=lambda program: plan(program, CudaC(machine.limits, self.kind), claims),
-            load=lambda made: Loaded(machine, made),
+            load=lambda made, timers: Loaded(machine, made, timers),
             show=lambda made: {"cuda": made.text},
             check=check,
         )
@@ -81,8 +83,9 @@ class CudaBackend(Backend):
 class Loaded:
     """A plan on a machine: built kernels, constants in the device's memory."""
 
-    def __init__(self, machine: CudaMachine, made: Plan) -> None:
+    def __init__(self, machine: CudaMachine, made: Plan, timers: StepTimers | None = None) -> None:
         self.machine, self.plan, self.arena_bytes = machine, made, made.arena_bytes
+        self.timers = timers
         with machine.doing("building kernels"):
             module: Any = machine.build(made.text) if made.kernels else None
             arrays = {
@@ -92,9 +95,9 @@ class Loaded:
             }
         self.constants = arrays  # kept as long as their addresses are in use
         places: Places = {buffer: Place(array.address) for buffer, array in arrays.items()}
-        queued = Queued(machine, module)
+        self.queued = queued = Queued(machine, module, timers is not None)
         self.runner = Runner(made, queued, places, {}, queued.multiply)
-        self.graphs = Graphs(machine, made)
+        self.graphs = Graphs(machine, made, timers is not None)
 
     def report_lines(self) -> Sequence[str]:
         """How many products are the library's, and how many graphs there are."""
@@ -113,7 +116,11 @@ class Loaded:
             inputs = [Place(data.address) for data in datas]
             outputs = [Place(result.address) for result in results]
             addresses = (arena.address, *(p.memory for p in (*inputs, *outputs)))
-            self.graphs.run(addresses, lambda: self.runner.run(inputs, outputs, arena.address))
+            timer = None if self.timers is None else CallTimer(self.timers)
+            run = functools.partial(self.runner.run, inputs, outputs, arena.address, timer)
+            self.graphs.run(addresses, run)
+            if timer is not None:
+                timer.finish(self.queued.spans)
         return results
 
 
@@ -147,11 +154,33 @@ class Queued:
     Memories are addresses here.
     """
 
-    def __init__(self, machine: CudaMachine, module: Any) -> None:
+    def __init__(self, machine: CudaMachine, module: Any, timed: bool = False) -> None:
         self.machine, self.module, self.name = machine, module, machine.name
+        self.timed = timed  # whether launches, products and copies give events around them
         self.bound: dict[int, _Bound] = {}  # by a launch's id, for to hash one takes long
 
-    def launch(self, launch: Launch, places: Sequence[Place]) -> None:
+    def _between_events(self, put: Callable[[], None]) -> Any:
+        """Put something into the stream, between events if it is timed."""
+        if not self.timed:
+            put()
+            return None
+        begin, end = self.machine.cupy.cuda.Event(), self.machine.cupy.cuda.Event()
+        begin.record(self.machine.stream)
+        put()
+        end.record(self.machine.stream)
+        return begin, end
+
+    def spans(self, marks: Sequence[tuple[Any, Any]]) -> list[tuple[int, int]]:
+        """When each began and ended, in nanoseconds since the first; all before is done."""
+        self.machine.stream.synchronize()
+        elapsed = self.machine.cupy.cuda.get_elapsed_time  # in milliseconds
+
+        def moment(event: Any) -> int:
+            return round(elapsed(marks[0][0], event) * 1e6)
+
+        return [(moment(begin), moment(end)) for begin, end in marks]
+
+    def launch(self, launch: Launch, places: Sequence[Place]) -> Any:
         """Run a kernel, its arrays at these places."""
         bound = self.bound.get(id(launch))
         if bound is None:
@@ -160,9 +189,14 @@ class Queued:
         given = [
             np.uint64(p.memory + p.start * n) for p, n in zip(places, bound.sizes, strict=True)
         ]
-        bound.function(
-            bound.groups, bound.threads, (*given, *bound.numbers), stream=self.machine.stream
+        put = functools.partial(
+            bound.function,
+            bound.groups,
+            bound.threads,
+            (*given, *bound.numbers),
+            stream=self.machine.stream,
         )
+        return self._between_events(put)
 
     def _bind(self, launch: Launch) -> _Bound:
         signature = launch.kernel.signature
@@ -175,7 +209,7 @@ class Queued:
             tuple(map(np.int32, launch.numbers)),
         )
 
-    def multiply(self, product: Product, places: Sequence[Place]) -> None:
+    def multiply(self, product: Product, places: Sequence[Place]) -> Any:
         """Call cuBLAS.
 
         It takes matrices by columns: read so, ours are turned. So the right one comes first, and
@@ -192,7 +226,8 @@ class Queued:
             return place.memory + (place.start + matrices.start) * buffer.number_dtype.itemsize
 
         left, right, target = call.left, call.right, call.target
-        blas.gemmStridedBatchedEx(
+        put = functools.partial(
+            blas.gemmStridedBatchedEx,
             cuda.device.get_cublas_handle(),
             TURNED if right.turned else AS_IT_LIES,
             TURNED if left.turned else AS_IT_LIES,
@@ -203,12 +238,13 @@ class Queued:
             *(at(2, target), total, target.pitch, target.step),
             *(call.count, SUMS_IN_FLOAT64 if is_double else SUMS_IN_FLOAT32, ANY_WAY),
         )
+        return self._between_events(put)
 
-    def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> None:
+    def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> Any:
         """Copy so many numbers of a dtype."""
         size = dtype.itemsize
         to, start = (p.memory + p.start * size for p in (target, origin))
-        self.machine.copy(to, start, count * size)
+        return self._between_events(lambda: self.machine.copy(to, start, count * size))
 
     def read(self, place: Place, dtype: np.dtype, count: int) -> np.ndarray:
         """Copy numbers to the host, when all before is done."""
@@ -261,10 +297,10 @@ class Graphs:
     given back is the first to be given out; nothing is copied to keep them the same.
     """
 
-    def __init__(self, machine: CudaMachine, made: Plan) -> None:
+    def __init__(self, machine: CudaMachine, made: Plan, timed: bool = False) -> None:
         self.machine = machine
         self.count = commands(made)
-        self.refusal = _refusal(machine, self.count)
+        self.refusal = "its steps are timed" if timed else _refusal(machine, self.count)
         self.known: dict[Addresses, Any] = {}
         self.seen: dict[Addresses, None] = {}
 

@@ -25,6 +25,7 @@ from ..c_like.executable import kernel_executable, kernel_target
 from ..c_like.opencl_c import OpenClC
 from ..c_like.plan import Kernels, Launch, Plan, plan
 from ..c_like.runner import Place, Places, Runner
+from ..c_like.timers import CallTimer, StepTimers
 from .machine import DRIVERS, ClArray, ClMachine, Queued, find
 
 DOUBLES = frozenset(("float64", "complex128"))
@@ -33,7 +34,7 @@ DOUBLES = frozenset(("float64", "complex128"))
 class OpenClBackend(Backend):
     """Compiles graphs for one OpenCL device, named by a part of its name."""
 
-    has_arena = True
+    has_arena = has_timers = True
 
     def __init__(self, which: str = "") -> None:
         self.which = which
@@ -83,7 +84,7 @@ class OpenClBackend(Backend):
             self.machine,
             target or self.target,
             write=lambda program: self._written(program, together),
-            load=lambda made: Loaded(self.machine, made, together),
+            load=lambda made, timers: Loaded(self.machine, made, together, timers),
             show=lambda made: {"opencl": made.text},
             check=check,
         )
@@ -112,9 +113,15 @@ class Loaded:
     Kernels that are built `together` with others wait until they run.
     """
 
-    def __init__(self, machine: ClMachine, made: Plan, together: Together | None) -> None:
+    def __init__(
+        self,
+        machine: ClMachine,
+        made: Plan,
+        together: Together | None,
+        timers: StepTimers | None = None,
+    ) -> None:
         self.machine, self.plan, self.together, self.session = machine, made, together, -1
-        self.arena_bytes = made.arena_bytes
+        self.arena_bytes, self.timers = made.arena_bytes, timers
         if together is None:
             self.ready()
 
@@ -127,16 +134,15 @@ class Loaded:
         if self.session == self.machine.session:
             return
         with self.machine.doing("building kernels"):
-            queued = Queued(self.machine, self._built())
+            queued = Queued(self.machine, self._built(), self.timers is not None)
             constants: Places = {}
             for program in self.plan.program.programs:
                 for buffer in program.constants:
                     assert buffer.array is not None, "constants are known"
                     constants[buffer] = Place(self.machine.from_host(buffer.array).buffer)
             self.runner = Runner(self.plan, queued, constants, {})
-            self.straight = (
-                Straight(self.plan, queued, constants) if is_straight(self.plan) else None
-            )
+            straight = self.timers is None and is_straight(self.plan)
+            self.straight = Straight(self.plan, queued, constants) if straight else None
             self.session = self.machine.session
 
     def _built(self) -> Any:
@@ -159,9 +165,23 @@ class Loaded:
                     self.straight.run(arrays, arena)
                 else:
                     places = [Place(array) for array in arrays]
-                    self.runner.run(places[: len(datas)], places[len(datas) :], arena)
+                    self._driven(places[: len(datas)], places[len(datas) :], arena)
                 machine.queue.flush()
         return results
+
+    def _driven(self, inputs: list[Place], outputs: list[Place], arena: Any) -> None:
+        """Run the program step by step; if it is timed, until all is done."""
+        if self.timers is None:
+            self.runner.run(inputs, outputs, arena)
+            return
+        queued: Any = self.runner.machine
+        self.machine.queue.finish()  # the other queue, where the arguments may be computed
+        try:
+            timer = CallTimer(self.timers)
+            self.runner.run(inputs, outputs, arena, timer)
+            timer.finish(queued.spans)
+        finally:
+            queued.queue.finish()  # before anybody takes the memory
 
 
 # -- programs without loops and branches, whose launches are prepared once ------------------------
@@ -207,8 +227,7 @@ class Straight:
         """Put all into the queue, for the memory of inputs and outputs."""
         if arena is not self.arena:
             self.prepare(arena)
-        machine = self.queued.machine
-        enqueue = machine.enqueue
+        enqueue = self.queued.enqueue
         for each in self.work:
             if isinstance(each, Moved):
                 origin, target = (self._place(b, arrays) for b in (each.origin, each.target))

@@ -128,6 +128,11 @@ class ClMachine:
             self.pool = cl.tools.MemoryPool(cl.tools.ImmediateAllocator(self.queue))
         self._arena: Any = None
 
+    def timed_queue(self) -> Any:
+        """Another queue, whose events know when they ran."""
+        timed = self.cl.command_queue_properties.PROFILING_ENABLE
+        return self.cl.CommandQueue(self.context, self.device, timed)
+
     def _finish(self) -> None:
         with suppress(self.cl.Error, DeviceLostError), self.lock:  # a forked child has no say here
             self.queue.finish()
@@ -282,24 +287,31 @@ class ClMachine:
                 "meanwhile",
             ) from error
 
-    def enqueue(self, kernel: Any, threads: Sequence[int], group: Sequence[int]) -> None:
-        """Put a kernel into the queue."""
-        self.cl.enqueue_nd_range_kernel(self.queue, kernel, threads, group)
-
 
 class Queued:
     """A built program: puts launches into the queue of its machine."""
 
-    def __init__(self, machine: ClMachine, program: Any) -> None:
+    def __init__(self, machine: ClMachine, program: Any, timed: bool = False) -> None:
         self.machine, self.program, self.name = machine, program, machine.name
         self.session = machine.session
+        self.queue = machine.timed_queue() if timed else machine.queue
         self.bound: dict[Launch, _Bound] = {}
 
-    def launch(self, launch: Launch, places: Sequence[Place]) -> None:
-        """Run a kernel, its arrays at these places."""
+    def launch(self, launch: Launch, places: Sequence[Place]) -> Any:
+        """Run a kernel, its arrays at these places; gives its event."""
         bound = self.bind(launch)
         bound.set(places)
-        self.machine.enqueue(bound.kernel, bound.threads, bound.group)
+        return self.enqueue(bound.kernel, bound.threads, bound.group)
+
+    def enqueue(self, kernel: Any, threads: Sequence[int], group: Sequence[int]) -> Any:
+        """Put a kernel into the queue; gives its event."""
+        cl = self.machine.cl
+        return cl.enqueue_nd_range_kernel(self.queue, kernel, threads, group)
+
+    def spans(self, events: Sequence[Any]) -> list[tuple[int, int]]:
+        """When each began and ended, in nanoseconds of the device; all before is done."""
+        self.queue.finish()
+        return [(event.profile.start, event.profile.end) for event in events]
 
     def bind(self, launch: Launch) -> _Bound:
         """The kernel of a launch, which remembers its arguments."""
@@ -309,11 +321,11 @@ class Queued:
             bound = self.bound[launch] = _Bound.of(launch, kernel)
         return bound
 
-    def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> None:
-        """Copy so many numbers of a dtype."""
+    def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> Any:
+        """Copy so many numbers of a dtype; gives the event."""
         size = dtype.itemsize
-        self.machine.cl.enqueue_copy(
-            self.machine.queue,
+        return self.machine.cl.enqueue_copy(
+            self.queue,
             target.memory,
             origin.memory,
             byte_count=count * size,
@@ -327,7 +339,7 @@ class Queued:
         if count:
             start = place.start * dtype.itemsize
             self.machine.cl.enqueue_copy(
-                self.machine.queue,
+                self.queue,
                 made.view(np.uint8),
                 place.memory,
                 src_offset=start,
@@ -338,7 +350,7 @@ class Queued:
     def write(self, place: Place, array: np.ndarray) -> None:
         """Copy a flat array to the device."""
         self.machine.cl.enqueue_copy(
-            self.machine.queue,
+            self.queue,
             place.memory,
             np.ascontiguousarray(array).view(np.uint8),
             dst_offset=place.start * array.dtype.itemsize,

@@ -19,9 +19,10 @@ from ..backend import Availability, Backend, Executable
 from ..c_like.dialect import Limits
 from ..c_like.executable import kernel_executable, kernel_target
 from ..c_like.plan import Plan, plan
+from ..c_like.timers import StepTimers
 from ..locks import opening
 from . import adapters
-from .device import Device
+from .device import TIMESTAMPS, Device
 from .layout import nbytes_of, place_temporaries
 from .machine import Loaded
 from .memory import Data, WebgpuMemory
@@ -86,6 +87,11 @@ class WebgpuBackend(Backend):
         absent = frozenset[str]().union(*missing)
         return kernel_target(self.name, absent)
 
+    @property
+    def has_timers(self) -> bool:  # type: ignore[override]
+        """Whether the adapter writes timestamps."""
+        return TIMESTAMPS in self.device.features
+
     @cached_property
     def dialect(self) -> Wgsl:
         """The language of kernels, with what the adapter can do at once."""
@@ -112,7 +118,7 @@ class WebgpuBackend(Backend):
             self.memory,
             target or self.target,
             write=self._written,
-            load=lambda made: _Compiled(self, made),
+            load=lambda made, timers: _Compiled(self, made, timers),
             show=lambda made: {"wgsl": text_of(made)},
             check=check,
         )
@@ -135,8 +141,8 @@ class WebgpuBackend(Backend):
 class _Compiled:
     """A plan that is put into the device's memory when it runs, again if lost."""
 
-    def __init__(self, backend: WebgpuBackend, made: Plan) -> None:
-        self.backend, self.plan = backend, made
+    def __init__(self, backend: WebgpuBackend, made: Plan, timers: StepTimers | None) -> None:
+        self.backend, self.plan, self.timers = backend, made, timers
         self.offsets, self.arena_bytes = place_temporaries(made, backend.device.layout)
         self.what = f"running {made.program.name}"
         self.loaded: Loaded | None = None
@@ -155,7 +161,7 @@ class _Compiled:
                 raise device.lost_error(what)
             if self.loaded is None or self.loaded.generation != device.generation:
                 self.loaded = Loaded(device, self.plan, self.offsets, self.arena_bytes)
-            return self.loaded.run(inputs)
+            return self.loaded.run(inputs, self.timers)
 
 
 def text_of(made: Plan) -> str:

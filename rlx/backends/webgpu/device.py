@@ -20,7 +20,8 @@ from . import adapters
 from .blocks import Block, Pool
 from .layout import Layout
 
-FEATURES = ("shader-int64", "shader-f64", "shader-f16", "subgroup")
+TIMESTAMPS = "timestamp-query"
+FEATURES = ("shader-int64", "shader-f64", "shader-f16", "subgroup", TIMESTAMPS)
 LIMITS = (
     "max-storage-buffer-binding-size",
     "max-buffer-size",

@@ -15,10 +15,12 @@ import numpy as np
 from ...lower.lir.program import Buffer
 from ..c_like.plan import KernelText, Launch, Plan
 from ..c_like.runner import Place, Places, Runner
+from ..c_like.timers import CallTimer, StepTimers
 from .blocks import Block
 from .device import Device, Pipeline, Region
 from .layout import nbytes_of
 from .memory import Data, Form, new_data
+from .timestamps import Timestamps
 
 SLAB = 4096  # rows of numbers in a block
 ROW = 256  # bytes from one row to the next
@@ -101,20 +103,22 @@ class Kernels:
 
 
 class WebgpuMachine:
-    """Records the work of one call."""
+    """Records the work of one call; if it is timed, with timestamps around each kernel."""
 
-    def __init__(self, device: Device, kernels: Kernels) -> None:
+    def __init__(self, device: Device, kernels: Kernels, timed: bool = False) -> None:
         self.device, self.kernels, self.name = device, kernels, device.name
+        self._timestamps = Timestamps(device) if timed else None
         self._encoder: Any = None
         self._pass: Any = None
 
-    def launch(self, launch: Launch, places: Sequence[Place]) -> None:
+    def launch(self, launch: Launch, places: Sequence[Place]) -> int | None:
         """Run a kernel."""
         pipeline = self.kernels.pipeline(launch.kernel)
         given = zip(launch.kernel.signature.parameters, places, strict=True)
         starts = [place.start for parameter, place in given if parameter.has_offset]
         numbers = (*starts, *launch.numbers)
-        self._dispatch(pipeline, [place.memory for place in places], numbers, launch.groups)
+        memories = [place.memory for place in places]
+        return self._dispatch(pipeline, memories, numbers, launch.groups)
 
     def _dispatch(
         self,
@@ -122,26 +126,40 @@ class WebgpuMachine:
         regions: list[Region],
         numbers: tuple[int, ...],
         groups: tuple[int, int, int],
-    ) -> None:
+    ) -> int | None:
+        """Record a kernel; gives the number of its timestamps, if it is timed."""
         offsets = []
         if numbers:
             slab, offset = self.kernels.numbers.row(numbers)
             regions.append(slab)
             offsets.append(offset)
         group = self.kernels.bound(pipeline, regions)
+        number = None
         if self._pass is None:
             self._encoder = self._encoder or self.device.handle.create_command_encoder()
-            self._pass = self._encoder.begin_compute_pass()
+            told: Any = None
+            if self._timestamps is not None:
+                told, number = self._timestamps.take()
+            self._pass = self._encoder.begin_compute_pass(timestamp_writes=told)
         self._pass.set_pipeline(pipeline.handle)
         self._pass.set_bind_group(0, group, offsets)
         self._pass.dispatch_workgroups(*groups)
+        if number is not None:
+            self._end_pass()  # the next kernel has its own
+        return number
+
+    def spans(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
+        """When each kernel began and ended, in nanoseconds of the device; all is done then."""
+        self.submit()
+        found = self._timestamps.spans() if self._timestamps is not None else []
+        return [found[number] for number in numbers]
 
     def _end_pass(self) -> None:
         if self._pass is not None:
             self._pass.end()
             self._pass = None
 
-    def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> None:
+    def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> int | None:
         """Copy so many numbers of a dtype.
 
         The library copies between two buffers only, and never inside of a pass; a kernel can.
@@ -151,7 +169,7 @@ class WebgpuMachine:
         numbers = (origin.start * words, target.start * words, count * words)
         groups = -(-count * words // COPIED)
         rows = -(-groups // MOST)
-        self._dispatch(
+        return self._dispatch(
             self.kernels.copier(size),
             [origin.memory, target.memory],
             numbers,
@@ -239,13 +257,17 @@ class Loaded:
         self.blocks.append(block)
         return Region(block.buffer, 0, nbytes)
 
-    def run(self, inputs: Sequence[Data]) -> list[Data]:
-        """Run the program; what it does is handed in, but perhaps not done."""
+    def run(self, inputs: Sequence[Data], timers: StepTimers | None = None) -> list[Data]:
+        """Run the program; what it does is handed in, but perhaps not done, unless it is timed."""
         outputs = [new_data(self.device, form) for form in self.forms]
-        machine = WebgpuMachine(self.device, self.kernels)
+        machine = WebgpuMachine(self.device, self.kernels, timers is not None)
+        timer = None if timers is None else CallTimer(timers)
         # another call may begin while the host computes, even by this thread
         _kept, owned = self._temporaries() if self.plan.calls_host else (self.whole, self.owned)
         runner = Runner(self.plan, machine, self.constants, owned)
-        runner.run([Place(d.region) for d in inputs], [Place(d.region) for d in outputs], None)
+        given, taken = ([Place(d.region) for d in datas] for datas in (inputs, outputs))
+        runner.run(given, taken, None, timer)
         machine.submit()
+        if timer is not None:
+            timer.finish(machine.spans)
         return outputs

@@ -49,7 +49,7 @@ class Recorded:
 
 
 @boundary
-def sequence(fn: Callable[..., Any], *args: Any) -> CallSequence:
+def sequence(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> CallSequence:
     """Record the calls of compiled functions that `fn` makes, to replay them as one.
 
     `fn(call, *args)` is run once, with placeholders for the arrays in `args`, whose shapes and
@@ -58,9 +58,10 @@ def sequence(fn: Callable[..., Any], *args: Any) -> CallSequence:
     What a call donates, the sequence donates. Open sizes of one name must be one size. On `cpu` no
     Python runs between the calls; elsewhere they are made one by one.
 
-    Returns a function of `args`. Raises an `ArgumentError` for what is not compiled, or compiled
-    for another device; a `ShapeError` where a result does not fit the call it is handed to; a
-    `DonatedError` for a use of what was donated.
+    Returns a function of `args`. Raises an `ArgumentError` for `kwargs` (all go by position), for
+    arguments that `fn` does not take, for what is not compiled, or compiled for another device; a
+    `ShapeError` where a result does not fit the call it is handed to; a `DonatedError` for a use of
+    what was donated.
 
     >>> import rlx
     >>> x = rlx.array([1.0, 2.0])
@@ -74,6 +75,7 @@ def sequence(fn: Callable[..., Any], *args: Any) -> CallSequence:
     (2,)
     """
     check_function(fn, "what sequence records")
+    _check_arguments(fn, args, kwargs)
     leaves, tree = pytree.flatten(args)
     recorder = Recorder(function_name(fn), len(leaves))
     out = fn(recorder.call, *pytree.unflatten(tree, map(Placeholder, range(len(leaves)))))
@@ -201,7 +203,9 @@ class CallSequence(CompiledCode):
         return f"<{len(self._calls)} calls in sequence, {self.signature.signature}>"
 
     @boundary
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            raise _by_position(self.signature.name, kwargs)
         leaves, tree = pytree.flatten(args)
         if tree != self._tree:
             place = pytree.difference(self._tree, tree, "the arguments", SIDES)
@@ -237,6 +241,28 @@ def _planned(call: Recorded, order: Mapping[int, int]) -> PlannedCall:
     reused = executable.reused_memory(code.donated) if code.donated else {}
     taken = {results[result]: args[given] for result, given in reused.items()}
     return PlannedCall(executable.native, args, tuple(executable.held), results, taken)
+
+
+def _check_arguments(fn: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> None:
+    """Raise if `fn` does not take `call` and these."""
+    name = function_name(fn)
+    if kwargs:
+        raise _by_position(name, kwargs)
+    signature = inspect.signature(fn)
+    try:
+        signature.bind(None, *args)
+    except TypeError as wrong:
+        raise ArgumentError(
+            f"sequence: {name}{signature} is called with `call` and {len(args)} more: {wrong}",
+            fix=f"write def {name}(call, ...), and pass what it takes behind `call`",
+        ) from None
+
+
+def _by_position(name: str, kwargs: Mapping[str, Any]) -> ArgumentError:
+    return ArgumentError(
+        f"the arguments of the sequence {name} go by position, {', '.join(kwargs)} by keyword",
+        fix=f"leave out the names: {', '.join(f'{key}=' for key in kwargs)}",
+    )
 
 
 def _origins(fn: Callable[..., Any], args: Sequence[Any]) -> list[str]:
