@@ -36,6 +36,7 @@ COLORS = 96  # that a picture keeps
 ROUGH = (32, 20)  # fields in which pictures are compared
 UNLIKE = 12.0  # of 255: the most that these may differ, in the mean
 PROGRAM = """\
+import rlx
 import rlx.numpy as rnp
 
 
@@ -49,6 +50,10 @@ def loss(w, u, x):
     h = attention(x, w)
     h = rnp.tanh(h @ u) + h
     return (h * h).mean()
+
+
+def page(w, u, x):
+    return rlx.explore(rlx.value_and_grad(loss, argnums=(0, 1)))(w, u, x)
 """
 
 
@@ -116,7 +121,7 @@ def explored() -> rlx.viz.explore.Explored:
     exec(compile(PROGRAM, file, "exec"), names)
     draw = np.random.default_rng(0)
     given = [draw.normal(size=s).astype("f4") for s in ((64, 192), (64, 64), (128, 64))]
-    found = rlx.explore(rlx.value_and_grad(names["loss"], argnums=(0, 1)))(*map(rlx.array, given))
+    found = names["page"](*map(rlx.array, given))
     assert found.html  # while its lines are known
     del linecache.cache[file]
     return found

@@ -124,8 +124,9 @@ def _source(explored: Explored, keys: Keys) -> Iterator[str]:
             seconds, nbytes = spent.get((file, number), (0.0, 0.0))
             cost = f"{seconds_text(seconds)} {100 * seconds / whole:.0f} %" if seconds else ""
             bar = f'<b style="width:{100 * seconds / whole:.1f}%"></b>' if seconds else ""
-            told = f"<small>{cost} {bytes_text(nbytes) if nbytes else ''}</small>"
-            yield _item(bar + told + _line(file, number), keys.of(known[number]))
+            told = f"{cost} {bytes_text(nbytes) if nbytes else ''}".strip()
+            below = f"<small>{told}</small>" if told else ""
+            yield _item(bar + _line(file, number) + below, keys.of(known[number]))
 
 
 def _place(file: str) -> str:
@@ -216,7 +217,8 @@ def _memory(explored: Explored, keys: Keys) -> str:
     picture = re.sub(r'data-line="([^"]*)"', chosen, explored.plan.svg())
     text = escape("\n".join(str(explored.plan).splitlines()[:12]))
     label = 'role=listbox tabindex=0 aria-label="Memory plan"'
-    return f"<div class=plan><div {label}>{picture}</div><pre>{text}</pre></div>"
+    largest = 'tabindex=0 role=region aria-label="Largest arrays"'
+    return f"<div class=plan><div {label}>{picture}</div><pre {largest}>{text}</pre></div>"
 
 
 def _missed(explored: Explored, keys: Keys) -> Iterator[str]:
