@@ -148,6 +148,9 @@ def test_quantize_writes_a_file_that_others_read(rlx_prints, tmp_path, format):
     [
         (["run", "/no/such.gguf", "Hi"], "rlx: cannot read '/no/such.gguf'"),
         (["info", __file__], "this is no exported function"),
+        (["serve", "MODEL", "--port", "99999"], "--port is 99999"),
+        (["info", str(ROOT / "docs")], "has no file of tensors"),
+        (["run", __file__, "Hi"], f"rlx: {__file__!r}: this is no safetensors file"),
         (["run", "MODEL", "Hi", "--top-p", "2"], "top_p is 2"),
         (["run", "MODEL", "Hi", "--max-tokens", "9999"], "over the model's context of 8192"),
         (["quantize", "MODEL", "MODEL"], "write over what it reads"),

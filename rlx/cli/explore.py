@@ -18,7 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Describe its arguments."""
     parser.add_argument("function", help="what to look at: file.py:function")
     about = "the types of its arguments, as 32,128 or i32:8,16; without them it is called with none"
-    parser.add_argument("shapes", nargs="*", help=about)
+    parser.add_argument("shapes", nargs="*", default=[], help=about)
     parser.add_argument("--output", default="explore.html", metavar="FILE", help="(explore.html)")
 
 

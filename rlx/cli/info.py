@@ -45,6 +45,11 @@ def run(asked: argparse.Namespace) -> None:
 def _of_tensors(place: Path, asked: argparse.Namespace) -> Iterator[str]:
     """Lines about a file of tensors, or a folder of some."""
     files = sorted(place.glob("*.safetensors")) if place.is_dir() else [place]
+    if not files:
+        raise ArgumentError(
+            f"the folder {str(place)!r} has no file of tensors, NAME.safetensors",
+            fix="name a file, or a folder of Hugging Face",
+        )
     opened = [open_file(file, mapped=file.suffix.lower() != ".pt") for file in files]
     entries = {name: x for file in opened for name, x in file._contents.entries.items()}
     nbytes = sum(entry.type.nbytes for entry in entries.values())

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb; returns the exit status, 0, or 2 after an error."""
     parser = argparse.ArgumentParser(
         prog="rlx",
-        description="A small ML compiler, and what comes with it.",
+        description="The command line of rlx, an ML compiler for Python.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -17,6 +17,7 @@ from ..serve import Engine, Workers
 from .options import add_model, language_model
 
 NEEDED = ("starlette", "uvicorn", "prometheus_client")
+MOST_PORT = 65535
 DRAIN = 30  # seconds that answers have to end after SIGTERM
 
 
@@ -58,7 +59,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--draft", metavar="MODEL",
-        help="a small model of the same vocabulary that guesses; else what a text repeats is",
+        help="a small model of the same vocabulary for --guesses; without, what the text repeats",
     )  # fmt: skip
     parser.add_argument(
         "--pooling", choices=POOLINGS,
@@ -82,6 +83,8 @@ def run(asked: argparse.Namespace) -> None:
         raise ArgumentError(
             f"serving needs the packages {', '.join(missing)}", fix='pip install "rlx[serve]"'
         )
+    if not 0 <= asked.port <= MOST_PORT:  # systems take the rest of another one
+        raise ArgumentError(f"--port is {asked.port}", fix=f"give 1 to {MOST_PORT}, or 0 for any")
     import uvicorn
 
     model = load(asked.model, compute=asked.compute)

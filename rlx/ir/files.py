@@ -39,6 +39,8 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
     try:
         yield
     except FileFormatError as error:
+        if error.what.startswith(f"{_shown(path)}: "):  # who read it inside has said so
+            raise
         raise FileFormatError(f"{_shown(path)}: {error.what}", fix=error.fix) from error.__cause__
 
 
