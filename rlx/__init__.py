@@ -1,4 +1,4 @@
-"""rlx: a small ML compiler for Python.
+"""rlx: an ML compiler for Python.
 
 A plain function is recorded as a graph; `grad`, `jvp` and `vmap` rewrite it; `jit` compiles it to
 native code. Read `examples/how_rlx_works.py` first. What not every program uses is loaded when it

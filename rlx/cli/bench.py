@@ -16,6 +16,7 @@ from ..ir.errors import ArgumentError
 from ..ir.files import as_path
 from ..models import LanguageModel
 from ..models.steps import CHUNK, PAGE, Batch, chunk
+from ..trace.arguments import count_of
 from .options import add_model, language_model
 
 STEPS = 8  # of decoding in a measurement
@@ -43,6 +44,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> None:
     """Print tokens per second, and seconds of the processor per token."""
+    for name, given in (("prompt", asked.prompt), ("rounds", asked.rounds)):
+        count_of(f"bench: --{name}", given, 1)
+    for rows in asked.rows:
+        count_of("bench: --rows", rows, 1)
     model = language_model(asked)
     engines: list[tuple[str, Any]] = [("rlx", OfRlx(model))]
     if asked.against:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..ir.files import reaching
+from ..ir.files import naming, reaching
 from ..ir.ops.blocks import FORMATS
 from ..nn.blocks import dequantize_blocks, quantize_blocks
 from .contents import Entry
@@ -48,7 +48,8 @@ def write_quantized(source: Path, target: Path, format: str) -> Iterator[Written
     as they are; embedding and head get eight bits. The target is there when all were.
     """
     data = FileBytes(source)
-    entries = read_gguf(data).entries
+    with naming(source):
+        entries = read_gguf(data).entries
     chosen = {name: _chosen(name, entry, format) for name, entry in entries.items()}
     metadata, rows = metadata_bytes(data)
     sizes = [_nbytes(entries[name], chosen[name]) for name in entries]

@@ -42,7 +42,7 @@ class Timestamps:
             count = min(self.used - i * PAIRS, PAIRS)
             ticks = self._read(queries, 2 * count)
             times = ticks.astype(np.int64) if period == 1 else np.int64(np.float64(ticks) * period)
-            found += map(tuple, times.reshape(-1, 2).tolist())
+            found += [(begin, end) for begin, end in times.reshape(-1, 2).tolist()]
         return found
 
     def _read(self, queries: Any, count: int) -> np.ndarray:
