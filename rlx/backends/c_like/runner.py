@@ -80,7 +80,10 @@ class Runner:
         arena: Any,
         timer: CallTimer | None = None,
     ) -> None:
-        """Run the program, with an arena for its temporaries; a `timer` if the machine is timed."""
+        """Run the program, with an arena for its temporaries.
+
+        A `timer` is for a machine that is timed.
+        """
         program = self.plan.program
         bound = dict(zip((*program.inputs, *program.outputs), (*inputs, *outputs), strict=True))
         _Frame(self, bound, arena, 0, timer).run(program)

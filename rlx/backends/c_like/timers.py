@@ -27,7 +27,7 @@ Spans = Callable[[list[Any]], Sequence[tuple[int, int]]]
 
 @record(frozen=False)
 class DeviceLog:
-    """The events of devices in this process, and the rows of a trace that they stand in."""
+    """The events of devices in this process, and their rows of a trace."""
 
     is_open: bool = False
     events: list[tuple[int, ...]] = field(default_factory=list)

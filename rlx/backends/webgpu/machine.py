@@ -103,7 +103,7 @@ class Kernels:
 
 
 class WebgpuMachine:
-    """Records the work of one call; if it is timed, with timestamps around each kernel."""
+    """Records the work of one call, perhaps with timestamps around each kernel."""
 
     def __init__(self, device: Device, kernels: Kernels, timed: bool = False) -> None:
         self.device, self.kernels, self.name = device, kernels, device.name
@@ -149,7 +149,7 @@ class WebgpuMachine:
         return number
 
     def spans(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
-        """When each kernel began and ended, in nanoseconds of the device; all is done then."""
+        """When each kernel began and ended, in nanoseconds; all is done then."""
         self.submit()
         found = self._timestamps.spans() if self._timestamps is not None else []
         return [found[number] for number in numbers]
@@ -258,7 +258,7 @@ class Loaded:
         return Region(block.buffer, 0, nbytes)
 
     def run(self, inputs: Sequence[Data], timers: StepTimers | None = None) -> list[Data]:
-        """Run the program; what it does is handed in, but perhaps not done, unless it is timed."""
+        """Run the program; what it does is handed in, and done only if it is timed."""
         outputs = [new_data(self.device, form) for form in self.forms]
         machine = WebgpuMachine(self.device, self.kernels, timers is not None)
         timer = None if timers is None else CallTimer(timers)

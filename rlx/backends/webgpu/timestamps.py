@@ -18,7 +18,7 @@ class Timestamps:
         self.device, self.sets, self.used = device, list[Any](), 0
 
     def take(self) -> tuple[dict[str, Any], int]:
-        """What a pass is told, so that it writes its beginning and its end; and its number."""
+        """What a pass is told, so that it writes when it begins and ends; its number."""
         place = self.used % PAIRS
         if place == 0:
             made = self.device.handle.create_query_set(type="timestamp", count=2 * PAIRS)
