@@ -134,7 +134,7 @@ class Engine(Writer):
         page_size: int = 16,
         max_sequences: int = 16,
         step_tokens: int = 256,
-        stretch: float = 2.5,
+        stretch: float = 2.0,
         max_waiting: int = 1024,
         dtype: Any = "float32",
         adapters: int = 0,

@@ -56,8 +56,8 @@ def few_sizes(count: int) -> int:
 
 
 def few_tokens(count: int) -> int:
-    """At least `count`: one of few sizes, the next multiple of 8 or more."""
-    each = max(8, few_sizes(count) // 8)
+    """At least `count`: one of few sizes, the next multiple of 4 or more."""
+    each = max(4, few_sizes(count) // 8)
     return -(-count // each) * each
 
 
