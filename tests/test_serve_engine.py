@@ -165,6 +165,16 @@ def test_more_prompts_than_may_wait_are_continued_and_an_error_ends_all():
     assert one.scheduler.is_idle
 
 
+def test_what_is_prepared_changes_nothing():
+    one = Engine(small_model(), cache="16K", page_size=4, step_tokens=8, max_sequences=3)
+    first = one.generate([[5, 6, 7], [9] * 6], max_tokens=5)
+    held = [np.asarray(x.key) for x in one._pages._pages]
+    one.prepare()
+    for before, after in zip(held, one._pages._pages, strict=True):
+        np.testing.assert_array_equal(before, np.asarray(after.key))
+    assert one.generate([[5, 6, 7], [9] * 6], max_tokens=5) == first
+
+
 def test_a_listener_that_raises_ends_its_own_request_alone():
     one, wanted = engine(10, 4, 8), engine(10, 4, 8).generate([5, 6], max_tokens=6)
     heard: list[int] = []

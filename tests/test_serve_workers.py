@@ -160,6 +160,18 @@ def crash(pid: int, draw: random.Random, is_sure: bool) -> str:
     return how
 
 
+def victims(workers: Workers, deaths: int) -> list[int]:
+    """Workers that may die now, so that no request sees two deaths without a token between them.
+
+    Such a request would be refused, as one that kills workers. There were so many deaths before.
+    """
+    with workers._news:
+        is_calm = not any(job.kills for job in workers._jobs.values())
+        if workers.restarts < deaths or not is_calm:
+            return []
+        return [state["pid"] for state in workers.states()]
+
+
 def test_sixteen_streams_survive_what_happens_to_workers(workers, alone):
     draw = random.Random(int(os.environ.get("SEED", "0")))
     jobs = []

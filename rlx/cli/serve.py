@@ -143,8 +143,8 @@ def _application(
 
 
 def _engine(asked: argparse.Namespace, model: LanguageModel) -> Engine:
-    """An engine for a `model`, as it was `asked` for."""
-    return Engine(
+    """An engine for a `model`, as it was `asked` for, ready for requests."""
+    made = Engine(
         model,
         cache=asked.cache,
         max_sequences=asked.max_sequences,
@@ -156,3 +156,5 @@ def _engine(asked: argparse.Namespace, model: LanguageModel) -> Engine:
         guesses=asked.guesses,
         draft=load(asked.draft, compute=asked.compute) if asked.draft else None,
     )
+    made.prepare()
+    return made

@@ -22,7 +22,7 @@ from ..ir.errors import AttributeValueError, DeviceFailure, StructureError
 from ..ir.types import as_dtype
 from ..models.generation import Completion, Request as Text
 from ..models.language import LanguageModel, language_model
-from ..models.sampling import Drawn
+from ..models.sampling import Drawn, Sampling, Settled
 from ..models.steps import Batch, Steps
 from ..trace.arguments import bytes_of, callable_of, count_of, flag, instance_of
 from ..trace.array_arguments import known_real
@@ -31,7 +31,7 @@ from .adapters import Adapters
 from .guesses import Drawing, guesser
 from .pages import PagePool
 from .scheduler import Chunk, Request, Scheduler
-from .steps import PagedSteps, batch_of, costs_of
+from .steps import PagedSteps, batch_of, batch_of_nobody, costs_of, few_tokens
 from .weights import Handle, signature
 from .writer import Writer
 
@@ -336,6 +336,25 @@ class Engine(Writer):
                 ticket.error = _ended(error)
                 self.scheduler.cancel(ticket.request, "error")
             self._forget_ended()
+
+    def prepare(self) -> None:
+        """Compute steps of all usual sizes for nobody, before requests come.
+
+        They need not wait then for what is made when a size comes for the first time, and the
+        memory that steps take is taken.
+        """
+        most = self.scheduler.max_sequences
+        # all ways to draw, since memory is taken as it is written to
+        how = Sampling(1.0, top_k=1, min_p=0.5, frequency_penalty=0.5, logit_bias={0: 1.0})
+        others = {few_tokens(n) for n in range(most + 1, self.scheduler.step_tokens + 1)}
+        with self._turn:
+            for tokens, rows in [*((n, n) for n in range(1, most + 1)), *((n, 1) for n in others)]:
+                batch = batch_of_nobody(tokens, rows)
+                if not self.adapters.count:
+                    batch = batch._replace(chosen=None)
+                logits = self._pages(self._steps, batch, self.adapters.stacks)
+                zeros = np.zeros((rows, 1), "int32")
+                Settled([how] * rows).draw(logits, zeros, zeros[:, 0], zeros[:, 0] + 1, True)
 
     def numbers(self) -> dict[str, float]:
         """What it has done and what it holds, by name."""

@@ -86,6 +86,13 @@ def batch_of(chunks: Sequence[Chunk], rows: Sequence[int]) -> Batch:
     return Batch(line[0], line[1], line[2], table, np.array(last, "int32"))
 
 
+def batch_of_nobody(tokens: int, rows: int) -> Batch:
+    """A batch of tokens that are nowhere; so many `rows` ask for a next token."""
+    line = np.zeros(tokens, "int32")
+    tables = np.zeros((few_sizes(rows), LEAST_TABLE), "int32")
+    return Batch(line, line - 1, line, tables, line[:rows], line - 1)
+
+
 def _poisoned(pages: Any, where: Any) -> Any:
     def written(x: Any) -> Any:
         here = rnp.reshape(where, (-1,) + (1,) * (x.ndim - 1))
