@@ -14,6 +14,7 @@ from programs import Program, any_program, same
 import rlx
 import rlx.numpy as rnp
 from rlx import lax
+from rlx.backends import bound_memory
 from rlx.backends.cpu.llvm.host import host
 from rlx.ir.errors import ArgumentError, DtypeError, RlxError, ShapeError, StructureError
 from rlx.runtime.session import default_session
@@ -371,3 +372,13 @@ def test_a_donated_argument_cannot_be_bound() -> None:
     with pytest.raises(ArgumentError, match="'p' of <lambda> is donated") as found:
         program.bind(p=B)
     assert found.value.fix == "do not donate what is bound"
+
+
+def test_joined_pages_hold_what_they_held(monkeypatch):
+    monkeypatch.setattr(bound_memory, "LATER", 0.0)
+    (room,) = bound_memory.room_for([3 * bound_memory.LARGE_PAGE + 5])
+    room[:] = np.arange(room.size) % 251
+    for thread in threading.enumerate():
+        if thread.name == "rlx joins pages":
+            thread.join()
+    np.testing.assert_array_equal(room, np.arange(room.size) % 251)

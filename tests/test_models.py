@@ -14,6 +14,7 @@ from real_models import smollm, smollm_path
 
 import rlx
 from rlx.ir.ops.blocks import FORMATS
+from rlx.models.llama import refined
 from rlx.models.sampling import Sampling, Settled
 from rlx.nn import BlockArray
 
@@ -134,6 +135,23 @@ def test_the_least_temperature_takes_the_likeliest():
     for more in ({}, {"top_k": 5, "top_p": 0.9, "min_p": 0.1}):
         how = Settled([Sampling(temperature=1e-39, seed=i, **more) for i in range(2)])
         assert how.draw(logits, none, zeros, zeros, False).tokens == logits.argmax(-1).tolist()
+
+
+def test_plain_rows_draw_the_same_beside_others():
+    logits = rlx.array(np.random.default_rng(0).normal(size=(3, 4096)).astype("float32") * 3)
+    given = logits, np.zeros((3, 4), "int32"), *[np.full(3, 2, "int32")] * 2, False
+    alone = Settled([Sampling()] * 3).draw(*given)
+    beside = Settled([Sampling(), Sampling(temperature=2.0), Sampling()]).draw(*given)
+    for row in (0, 2):
+        assert alone.tokens[row] == beside.tokens[row] == int(logits[row].host().argmax())
+        assert alone.logprobs[row] == beside.logprobs[row]
+
+
+def test_int8_rounds_the_last_layers_and_the_head_to_16_bits():
+    config = smollm().config
+    computes = [refined(replace(config, compute="int8"), i).compute for i in range(31)]
+    assert computes == ["int8"] * 26 + ["int16"] * 5
+    assert {refined(config, i).compute for i in range(31)} == {"exact"}
 
 
 def test_stop_texts_end_a_text():

@@ -1,35 +1,57 @@
 """Memory for what calls are bound to: one room for many arrays, filled by threads.
 
-A new page of memory costs several times what it costs to write it. Large pages, which Linux gives
-to large arrays of NumPy, took four times as long as small ones where that was measured, on a
-virtual machine, as the system has to put them together first.
+A new page of memory costs several times what it costs to write it. Large pages are read faster by a
+third, where memory is the limit, but took up to four times as long to get, on a virtual machine
+whose host gives memory late. So rooms are made of small ones, which are joined later.
 """
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import mmap
 import os
+import sys
+import threading
+import time
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import final
 
 import numpy as np
 
 from ..ir.config import threads_asked
+from .locks import hold_in_forks
 
 ALIGNMENT = 64  # bytes of a cache line
 LARGE = 1 << 22  # bytes that one thread copies before others have begun
+LARGE_PAGE = 1 << 21  # bytes
 
 
 def room_for(sizes: Sequence[int]) -> list[np.ndarray]:
     """Uninitialized arrays of so many bytes each, in one piece of memory."""
     steps = [-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]
-    size = sum(steps) + ALIGNMENT
-    is_large = size > LARGE
-    room = np.frombuffer(mmap.mmap(-1, size), np.uint8) if is_large else np.empty(size, np.uint8)
-    first = -room.ctypes.data % ALIGNMENT
-    starts = itertools.accumulate(steps, initial=first)
+    room = _pages(sum(steps)) if sum(steps) >= LARGE_PAGE else _aligned(sum(steps))
+    starts = itertools.accumulate(steps, initial=0)
     return [room[start : start + size] for start, size in zip(starts, sizes, strict=False)]
+
+
+def _aligned(size: int) -> np.ndarray:
+    room = np.empty(size + ALIGNMENT, np.uint8)
+    return room[-room.ctypes.data % ALIGNMENT :]
+
+
+def _pages(size: int) -> np.ndarray:
+    """Memory of its own, whose pages are joined later."""
+    if not hasattr(mmap, "MAP_PRIVATE"):
+        return np.frombuffer(mmap.mmap(-1, size), np.uint8)
+    memory = mmap.mmap(-1, size + LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    room = np.frombuffer(memory, np.uint8)
+    room = room[-room.ctypes.data % LARGE_PAGE :]
+    _joins.add(room.ctypes.data, size // LARGE_PAGE * LARGE_PAGE, memory)
+    return room
 
 
 def shared_out(work: Callable[[int], object], sizes: Sequence[int]) -> None:
@@ -61,3 +83,52 @@ def _threads() -> int:
         return asked
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+
+
+# -- large pages ----------------------------------------------------------------------------------
+
+LATER = 2.0  # seconds after the last room was made
+JOIN = 25  # MADV_COLLAPSE, of Linux 6.1
+
+
+@final
+class _Joins:
+    """Rooms whose small pages Linux shall join to large ones, on a thread that is in no hurry.
+
+    A process that is short of time has ended by then, or has its first results.
+    """
+
+    def __init__(self) -> None:
+        self._lock = hold_in_forks(2, threading.Lock())
+        self._rooms: list[tuple[int, int, weakref.ref[mmap.mmap]]] = []
+        self._until = 0.0
+        self._process = 0  # whose thread waits
+
+    def add(self, start: int, size: int, memory: mmap.mmap) -> None:
+        """Join the pages of some bytes of memory later, if it is still there."""
+        if sys.platform != "linux":
+            return
+        with self._lock:
+            self._rooms.append((start, size, weakref.ref(memory)))
+            self._until = time.monotonic() + LATER
+            if self._process == os.getpid():
+                return
+            self._process = os.getpid()
+        with suppress(RuntimeError):  # while Python ends no thread can start
+            threading.Thread(target=self._work, name="rlx joins pages", daemon=True).start()
+
+    def _work(self) -> None:
+        while (left := self._until - time.monotonic()) > 0:
+            time.sleep(left)
+        with self._lock:
+            rooms, self._rooms, self._process = self._rooms, [], 0
+        join = ctypes.CDLL(None).madvise
+        join.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+        for start, size, memory in rooms:
+            kept = memory()
+            if kept is not None:  # and stays so meanwhile
+                join(start, size, JOIN)  # what the system cannot join stays as it is
+            del kept
+
+
+_joins = _Joins()

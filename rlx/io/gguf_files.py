@@ -48,6 +48,7 @@ NUMBERS = ("<u1", "<i1", "<u2", "<i2", "<u4", "<i4", "<f4", "?", None, None, "<u
 BOOL, TEXT, LIST = 7, 8, 9  # kinds of values; the others are those of NUMBERS
 MOST_AXES, MOST_NAME, MOST_KEY, MOST_ALIGNMENT = 4, 1024, 65535, 1 << 20
 READ_AT_ONCE = 1 << 20
+MANY = 1000  # texts, for which the bytes that were read are copied
 LEAST_ROW, LEAST_TENSOR = 13, 28  # bytes that an entry of the metadata and a tensor take
 PER_ROW, PER_TEXT, PER_LETTER = 512, 88, 4  # bytes in memory at most, as measured
 ALIGNMENT = "general.alignment"
@@ -93,15 +94,32 @@ class _Cursor:
 
     def texts(self, count: int, what: str) -> list[str]:
         """The next texts."""
-        found, before = [], self.place
+        before, found = self.place, list[str]()
         self.spend(PER_TEXT * count, what)
-        for _ in range(count):
-            (length,) = LENGTH.unpack(self.take(8, what))
-            try:
-                found.append(str(self.take(length, what), "utf-8"))
-            except UnicodeDecodeError:
-                refuse(f"{what} is no UTF-8 text")
+        while len(found) < count:
+            if count > MANY:
+                found += self._whole_texts(count - len(found), what)
+            if len(found) < count:
+                (length,) = LENGTH.unpack(self.take(LENGTH.size, what))
+                found.append(_decoded(bytes(self.take(length, what)), what))
         self.spend(PER_LETTER * (self.place - before), what)
+        return found
+
+    def _whole_texts(self, most: int, what: str) -> list[str]:
+        """The next texts, so many at most, that are whole in the part that was read last.
+
+        A vocabulary has 10^5 of them, so no text costs a call that it does not need.
+        """
+        found: list[str] = []
+        part, at = bytes(self._part), self.place - self._start
+        read, end = LENGTH.unpack_from, len(part) - LENGTH.size
+        while at <= end and len(found) < most:
+            stop = at + LENGTH.size + read(part, at)[0]
+            if stop > len(part):
+                break
+            found.append(_decoded(part[at + LENGTH.size : stop], what))
+            at = stop
+        self.place = self._start + at
         return found
 
     def spend(self, nbytes: int, what: str) -> None:
@@ -109,6 +127,13 @@ class _Cursor:
         self.budget -= nbytes
         if self.budget < 0:
             refuse(f"{what} takes more memory than a file of this size may")
+
+
+def _decoded(text: bytes, what: str) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        refuse(f"{what} is no UTF-8 text")
 
 
 def read_gguf(data: Source) -> Contents:

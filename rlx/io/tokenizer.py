@@ -201,17 +201,16 @@ def _bytes_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.
     for pattern in PATTERNS[name]:
         parts.append(pre.Split(library.Regex(pattern), "isolated"))
     vocabulary = {token: i for i, token in enumerate(tokens)}
-    merges, listed = [], metadata.get(WHERE + "merges", [])
+    listed = metadata.get(WHERE + "merges", [])
     if not isinstance(listed, list):
         refuse("the metadata has no list of merges")
-    for merge in listed:
-        left, _, right = str(merge).partition(" ")
-        if left not in vocabulary or right not in vocabulary or left + right not in vocabulary:
+    merges = [(left, right) for left, _, right in (str(x).partition(" ") for x in listed)]
+    known = vocabulary.__contains__
+    for merge, (left, right) in zip(listed, merges, strict=True):
+        if not (known(left) and known(right) and known(left + right)):
             refuse(f"the merge {shown(str(merge))} is of tokens that the file has not")
-        merges.append((left, right))
-    inner = library.Tokenizer(
-        library.models.BPE(vocabulary, merges, ignore_merges=name in LOOKED_UP)
-    )
+    model = library.models.BPE(vocabulary, merges, ignore_merges=name in LOOKED_UP)
+    inner = library.Tokenizer(model)
     inner.pre_tokenizer = pre.Sequence([*parts, pre.ByteLevel(False, use_regex=False)])
     inner.decoder = library.decoders.ByteLevel()
     return inner

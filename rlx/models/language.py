@@ -13,6 +13,7 @@ from ..io.template import ChatTemplate
 from ..io.tokenizer import Tokenizer
 from ..ir.errors import ArgumentError, BoundsError
 from ..ir.types import as_dtype
+from ..runtime import no_collection
 from ..trace.arguments import choice, count_of, instance_of, names_of, pair, wrong
 from ..trace.array import Array
 from .formats import Formats
@@ -76,22 +77,29 @@ class LanguageModel:
         self.ends = frozenset(ends) | {x for x in named if x is not None}
         self.formats = Formats(tokenizer, config.vocabulary, self.ends)
 
+    @property
+    def page_dtype(self) -> str:
+        """The dtype of keys and values that are kept: float16 where much more is rounded off."""
+        return "float16" if self.config.compute == "int8" else "float32"
+
     def steps(
         self,
         page_size: int = PAGE,
-        dtype: str = "float32",
+        dtype: str | None = None,
         adapters: tuple[int, int] | None = None,
     ) -> Steps:
         """The compiled steps with the weights bound, made when they are first asked for.
 
-        Their pages hold `page_size` tokens each, as numbers of `dtype`. `adapters` are how many
-        they take and their greatest rank.
+        Their pages hold `page_size` tokens each, as numbers of `dtype`, by default `page_dtype`.
+        `adapters` are how many they take and their greatest rank.
         """
-        key = count_of("steps: page_size", page_size, 1), as_dtype(dtype).name, _room(adapters)
+        name = as_dtype(dtype or self.page_dtype).name
+        key = count_of("steps: page_size", page_size, 1), name, _room(adapters)
         if key not in self._made:
             size, name, room = key
             given = self.config, self.weights, size, name, self._release, room
-            self._made[key] = Steps(*given, self._is_shared)
+            with no_collection:
+                self._made[key] = Steps(*given, self._is_shared)
         return self._made[key]
 
     def with_weights(self, weights: Mapping[str, Any]) -> LanguageModel:

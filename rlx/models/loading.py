@@ -14,6 +14,7 @@ from ..io.tokenizer import Tokenizer
 from ..ir.errors import FileMissingError
 from ..ir.files import as_path, naming, reaching
 from ..ir.record import replace
+from ..runtime import no_collection
 from ..trace.arguments import choice, flag
 from .bert import Bert
 from .bert_files import SETTINGS as OF_BERT, read_bert
@@ -41,10 +42,10 @@ def load(path: str | PathLike[str], *, compute: str = "exact", shared: bool = Fa
     `tokenizer.json`. Files are mapped: weights are read when they are first used, and stay in their
     blocks of few bits; the files must stay as they are meanwhile. `compute` is "exact", the numbers
     that the weights stand for, or "int16" or "int8", faster: activations are rounded to so many
-    bits where weights are in blocks. With `shared`, processes that load the same language model
-    have one copy of its weights in memory, in the disk cache. Returns a `LanguageModel` or an
-    `Encoder`. Raises a `FileFormatError` for damaged files and for models that rlx has not, which
-    it names.
+    bits where weights are in blocks ("int8": in the last layers to 16). With `shared`, processes
+    that load the same language model have one copy of its weights in memory, in the disk cache.
+    Returns a `LanguageModel` or an `Encoder`. Raises a `FileFormatError` for damaged files and for
+    models that rlx has not, which it names.
 
     >>> import rlx, tempfile
     >>> rlx.models.load(tempfile.mkdtemp())
@@ -54,7 +55,7 @@ def load(path: str | PathLike[str], *, compute: str = "exact", shared: bool = Fa
     """
     choice("load: compute", compute, COMPUTE)
     place = as_path(path)
-    with naming(path):
+    with naming(path), no_collection:  # of vocabularies
         read = _from_folder if place.is_dir() else _from_gguf
         return read(place, compute, flag("load: shared", shared))
 

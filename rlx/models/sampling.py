@@ -63,6 +63,11 @@ class Sampling:
         """Whether tokens that came before count."""
         return (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) != (1, 0, 0)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the likeliest token is taken, whatever came before."""
+        return not (self.temperature or self.looks_back or self.logit_bias)
+
 
 NOT_NEGATIVE = (lambda x: x >= 0), "a number from 0 on"
 POSITIVE = (lambda x: x > 0), "a number above 0"
@@ -139,10 +144,15 @@ class Settled:
             ids[: len(row.logit_bias)] = list(row.logit_bias)
             added[: len(row.logit_bias)] = list(row.logit_bias.values())
         self._masks = masks or [None] * len(rows)
+        no_masks = all(mask is None for mask in self._masks)
+        self._is_plain = no_masks and all(row.is_plain for row in rows)
         self._mask: np.ndarray | None = None  # of all rows
 
     def draw(self, logits: Any, history: Any, start: Any, count: Any, is_listed: bool) -> Drawn:
         """Draw a token for each row; arguments are those of `draw`."""
+        if self._is_plain and not is_listed:
+            tokens, logprobs = (x.host().tolist() for x in _plain(default_device())(logits))
+            return Drawn(tokens, logprobs, [])
         if self._mask is None:
             self._mask = self._bits(-(-logits.shape[1] // WORD))
         limits = {"ids": self._ids, "added": self._added, "mask": self._mask}
@@ -178,6 +188,26 @@ def _compiled(device: str) -> Any:
     )
 
 
+@functools.cache
+def _plain(device: str) -> Any:
+    """`likeliest` for any number of rows, on a device."""
+    return jit(likeliest, dynamic={"logits": {0: "rows"}}, device=device, **device_options())
+
+
+def likeliest(logits: Any) -> tuple[Any, Any]:
+    """What `draw` gives for rows without settings, in a tenth of the time to compile.
+
+    f32[rows, vocabulary] gives the tokens, i32[rows], and the logarithms of their probabilities.
+    """
+    token = rnp.argmax(logits, -1).astype("int32")
+    return token, _logprobs(logits, token, logsumexp(logits, -1, keepdims=True))
+
+
+def _logprobs(logits: Any, token: Any, total: Any) -> Any:
+    """The logarithm of the probability of each row's token."""
+    return (rnp.take_along_axis(logits, token[:, None], -1) - total)[:, 0]
+
+
 def draw(
     logits: Any,
     history: Any,
@@ -211,7 +241,7 @@ def draw(
     noisy = lax.cond(is_random, _with_noise, lambda x, *_: x, changed, count - start, how)
     token = rnp.argmax(noisy, -1).astype("int32")
     total = logsumexp(logits, -1, keepdims=True)
-    chosen = rnp.take_along_axis(logits, token[:, None], -1) - total
+    logprobs = _logprobs(logits, token, total)
     most = min(MOST_LISTED, logits.shape[-1])
 
     def listed(logits: Any) -> Any:
@@ -223,7 +253,7 @@ def draw(
         return rnp.zeros(shape, "float32"), rnp.zeros(shape, "int32")
 
     values, tokens = lax.cond(is_listed, listed, nothing, logits)
-    return token, chosen[:, 0], tokens, values - total
+    return token, logprobs, tokens, values - total
 
 
 def _with_bias(logits: Any, ids: Any, added: Any) -> Any:

@@ -19,7 +19,7 @@ from ..trace.make_graph import typeof
 from ..transforms.jit.compiled import Compiled
 from ..transforms.jit.jit import jit
 from ..transforms.jit.sequence import sequence
-from .llama import Llama, block, embed, head
+from .llama import Llama, block, embed, head, refined
 from .lora import Stack, adapted, stacked
 
 CHUNK = 256  # tokens of a prompt at a time
@@ -81,13 +81,14 @@ class Steps:
             self._stacks = pytree.map(lambda x: 0, stacks)  # as examples; they may be large
         self._layers: list[Compiled] = []
         known: dict[Any, Compiled] = {}
-        for layer in weights["layers"]:
+        for i, layer in enumerate(weights["layers"]):
             release()
-            kind = pytree.structure(layer), *map(typeof, pytree.leaves(layer))
+            own = refined(model, i)
+            kind = own, pytree.structure(layer), *map(typeof, pytree.leaves(layer))
             if kind in known:
                 self._layers.append(known[kind].with_bound(weights=layer))
                 continue
-            known[kind] = bound(_layer(model), sizes, layer, *given, donate_argnames="pages", **how)
+            known[kind] = bound(_layer(own), sizes, layer, *given, donate_argnames="pages", **how)
             self._layers.append(known[kind])
         release()
         self._record()

@@ -5,6 +5,7 @@ trace, lower and backends. Lowering is loaded when it is first needed. Read `ses
 """
 
 from ..backends.backend import MISS, Executable, Plan, PlannedCall
+from ..backends.locks import no_collection
 from .cache import CacheStats, CompileCache
 from .compiled import CompiledGraph, Cost
 from .debug import debug, show
@@ -47,6 +48,7 @@ __all__ = [
     "devices",
     "doctor",
     "is_invariant",
+    "no_collection",
     "precision",
     "register_backend",
     "run_on_device",

@@ -112,14 +112,14 @@ class Engine(Writer):
     """Continues many texts at a time, each with the bits it gets alone.
 
     `model` computes; `cache` is the memory for keys and values, in bytes or as text ("256M"), taken
-    at once; a page has `page_size` tokens, held as `dtype`, a float or int8. A step computes at
-    most `step_tokens` tokens of at most `max_sequences` texts. While texts are written, what it
-    reads of prompts makes it about `stretch` times as long; a higher one reads them sooner, and
-    texts come less smoothly. At most `max_waiting` requests wait for their turn. There is room for
-    `adapters` of a rank up to `adapter_rank`, attached by `engine.adapters.attach`. A step may
-    check `guesses` of what follows a text, so many for each, by a `draft`, a small model of the
-    same vocabulary, or else by what the text repeats: texts stay the same, bit for bit, in fewer
-    steps. With `poison`, pages that are given back are filled with
+    at once; a page has `page_size` tokens, held as `dtype`, a float or int8, by default
+    `model.page_dtype`. A step computes at most `step_tokens` tokens of at most `max_sequences`
+    texts. While texts are written, what it reads of prompts makes it about `stretch` times as long;
+    a higher one reads them sooner, and texts come less smoothly. At most `max_waiting` requests
+    wait for their turn. There is room for `adapters` of a rank up to `adapter_rank`, attached by
+    `engine.adapters.attach`. A step may check `guesses` of what follows a text, so many for each,
+    by a `draft`, a small model of the same vocabulary, or else by what the text repeats: texts stay
+    the same, bit for bit, in fewer steps. With `poison`, pages that are given back are filled with
     NaN. `clock` tells seconds. Numbers that mean nothing, and a cache without room for a page, are
     an `AttributeValueError`. Threads may use an engine at the same time; one of them computes.
     """
@@ -136,7 +136,7 @@ class Engine(Writer):
         step_tokens: int = 256,
         stretch: float = 2.0,
         max_waiting: int = 1024,
-        dtype: Any = "float32",
+        dtype: Any = None,
         adapters: int = 0,
         adapter_rank: int = 16,
         guesses: int = 0,
@@ -148,7 +148,7 @@ class Engine(Writer):
         if draft is not None:
             language_model("Engine: draft", draft)
         self._clock = callable_of("Engine: clock", clock)
-        size, name = count_of("page_size", page_size, 1), as_dtype(dtype).name
+        size, name = count_of("page_size", page_size, 1), as_dtype(dtype or model.page_dtype).name
         each = sum(_page_bytes(x, size, name) for x in (model, draft) if x is not None)
         count = bytes_of("cache", cache) // each
         if not count:
