@@ -155,7 +155,7 @@ class ArrayFile(Mapping[str, Any]):
             self._source = map_file(path) if self._is_mapped else FileBytes(path)
             self._contents = READERS.get(suffix, read_safetensors)(self._source)
         self._path = path
-        self.metadata = dict(self._contents.metadata)
+        self.metadata = self._contents.metadata
 
     @property
     def types(self) -> dict[str, Type]:

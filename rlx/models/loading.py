@@ -82,6 +82,7 @@ def _from_gguf(place: Path, compute: str, shared: bool) -> Any:
     texts = {n: tokenizer.decode([i], special=True) for n, i in ids.items() if i is not None}
     source = file.metadata.get(TEMPLATE)
     template = None if source is None else ChatTemplate(source, texts)
+    file.metadata.clear()  # of 10^5 texts, which the tokenizer has; the arrays keep the file
     given = model, weights, tokenizer, template
     return LanguageModel(*given, release=tensors.release, shared=shared)
 
