@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import gguf
 import numpy as np
@@ -139,7 +140,8 @@ def test_the_least_temperature_takes_the_likeliest():
 
 def test_plain_rows_draw_the_same_beside_others():
     logits = rlx.array(np.random.default_rng(0).normal(size=(3, 4096)).astype("float32") * 3)
-    given = logits, np.zeros((3, 4), "int32"), *[np.full(3, 2, "int32")] * 2, False
+    count = np.full(3, 2, "int32")
+    given: Any = logits, np.zeros((3, 4), "int32"), count, count, False
     alone = Settled([Sampling()] * 3).draw(*given)
     beside = Settled([Sampling(), Sampling(temperature=2.0), Sampling()]).draw(*given)
     for row in (0, 2):
