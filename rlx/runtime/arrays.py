@@ -20,6 +20,7 @@ from ..ir.types import Type, type_of
 from ..trace.array import Array
 from ..trace.host import PYTHON_SCALARS, is_python_scalar, scalar_to_numpy, to_numpy
 
+DENSE = 0x101  # NumPy's flags of arrays in C's order, and aligned
 KEPT = 64  # combinations of shapes whose types are known
 Sized = dict[tuple[Any, ...], list[Type]]
 
@@ -38,8 +39,12 @@ def prepare(
     """
     if len(arrays) != len(params):
         raise wrong_count(name, len(params), len(arrays))
+    if known and memory is None:
+        found = _as_before(arrays, known)
+        if found is not None:
+            return found
     places = [p.origin or f"argument {i} of {name}" for i, p in enumerate(params)]
-    shapes = tuple([x.shape if isinstance(x, Array | np.ndarray) else None for x in arrays])
+    shapes = tuple([x.shape if isinstance(x, (Array, np.ndarray)) else None for x in arrays])
     if None in shapes:  # a number, or a list
         known = None
     types = None if known is None else known.get(shapes)
@@ -51,6 +56,13 @@ def prepare(
                 known.pop(old, None)  # another thread may have done so
     given = zip(types, arrays, places, strict=True)
     return [_prepared(type, array, place, name, memory) for type, array, place in given]
+
+
+def _as_before(arrays: Sequence[Any], known: Sized) -> list[np.ndarray] | None:
+    """Arrays of the host as they are, if all are dense and their shapes came before."""
+    given: list[Any] = [x._data if type(x) is Array and x._device is None else x for x in arrays]
+    types = known.get(tuple([x.shape if type(x) is np.ndarray else None for x in given]))
+    return given if types is not None and all(map(is_dense, given, types)) else None
 
 
 def sized_types(types: Sequence[Type], arrays: Sequence[Any], places: Sequence[str]) -> list[Type]:
@@ -92,7 +104,7 @@ def is_dense(array: np.ndarray, wanted: Type) -> bool:
     """Whether the array is dense and aligned, as compiled code takes it."""
     if type(array) is not np.ndarray or array.dtype is not wanted.dtype:
         return False
-    return array.shape == wanted.shape and array.flags.c_contiguous and array.flags.aligned
+    return array.shape == wanted.shape and array.flags.num & DENSE == DENSE
 
 
 def overlaps(array: np.ndarray, others: Sequence[np.ndarray]) -> bool:
