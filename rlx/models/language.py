@@ -79,7 +79,7 @@ class LanguageModel:
 
     @property
     def page_dtype(self) -> str:
-        """The dtype of keys and values that are kept: float16 where much more is rounded off."""
+        """The dtype of keys and values: float16 where much more is rounded off."""
         return "float16" if self.config.compute == "int8" else "float32"
 
     def steps(
