@@ -106,7 +106,8 @@ class Steps:
 
     def pages(self, count: int) -> list[nn.KVPages]:
         """So many empty pages for each layer."""
-        return [nn.empty_pages(count, *self._page) for _ in range(self.model.layers)]
+        one = nn.empty_pages(1, *self._page)
+        return [pytree.map(lambda x: _zeros(count, x), one) for _ in range(self.model.layers)]
 
     def __call__(
         self, batch: Batch, pages: Pages, stacks: Sequence[Stack] = ()
@@ -195,6 +196,15 @@ def _layer(model: Llama) -> Call:
         return block(model, adapted(weights, stack, chosen), x, positions, attend), kept
 
     return layer
+
+
+def _zeros(count: int, like: Any) -> Any:
+    """So many times the first part of an array of zeros.
+
+    A copy lies in the memory of results, which the first step can take over.
+    """
+    zero = np.zeros((), like.dtype)
+    return rnp.array(np.broadcast_to(zero, (count, *like.shape[1:])))
 
 
 def chunk(ids: Any, first: int, row: int, tables: np.ndarray) -> Batch:
