@@ -120,14 +120,35 @@ def test_value_dependent_if_under_jit():
         bool() needs the numbers of a tensor, which it has not while `f` is traced
           where  test_errors.py:N in f      if x > 0:
                  bool[]   made by gt at test_errors.py:N in f      if x > 0:
-          fix    write rlx.cond(test, yes, no, *operands) for `if`, rlx.while_loop for `while`, """
-        """rlx.numpy.where(test, a, b)
-                 to choose elementwise; or put @rlx.autograph below @rlx.jit, """
-        """which rewrites `if` and `while`;
-                 or make the argument a Python value with static_argnames
+          fix    use rlx.cond(test, yes, no, *operands) to run one of two functions, """
+        """rlx.numpy.where(test, a, b) to
+                 choose elementwise, or @rlx.autograph below @rlx.jit, which rewrites `if`; """
+        """or make the argument
+                 a Python value with static_argnames
         """,
         *(f, 1.0),
     )
+
+
+def test_value_dependent_while_and_assert_under_jit():
+    @rlx.jit
+    def f(x):
+        while x < 3:
+            x = x + 1
+        return x
+
+    @rlx.jit
+    def g(x):
+        assert x > 0
+        return x
+
+    for fn, advice in (
+        (f, "use rlx.while_loop(test, body, value), or @rlx.autograph"),
+        (g, "use rlx.check"),
+    ):
+        with pytest.raises(errors.ConcretizationError) as caught:
+            fn(1.0)
+        assert caught.value.fix.startswith(advice)
 
 
 def test_leaked_tracer_names_its_line_and_holder():

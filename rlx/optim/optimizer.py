@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar, final
 
 from .. import numpy as rnp
-from ..ir.errors import ArgumentError, ShapeError, StructureError
+from ..ir.errors import ArgumentError, ShapeError, StructureError, with_absent
 from ..ir.types import is_float
 from ..trace import pytree
 from ..trace.apply import as_tensor
@@ -58,6 +58,19 @@ class Optimizer(_Pair):
 
     def __repr__(self) -> str:
         return f"<optimizer {_name(self.update)}>"
+
+
+with_absent(
+    Optimizer,
+    {
+        "step": "updates, state = optimizer.update(grads, state, params), then\n"
+        "params = rlx.optim.apply_updates(params, updates)",
+        "zero_grad": "gradients are values that rlx.grad(loss)(params) returns",
+        "state_dict": "the state is a tree: rlx.save(path, state) writes it",
+        "load_state_dict": "state = rlx.load(path, like=optimizer.init(params)) reads it",
+        "param_groups": "rlx.optim.partition gives groups of parameters optimizers of their own",
+    },
+)
 
 
 def _name(update: Callable[..., Any]) -> str:

@@ -135,7 +135,7 @@ def _branch(
 ) -> Any:
     traced = {branch: trace(fn, operands) for branch, fn in branches.items()}
     _check_structures(name, traced)
-    return _choice(name, index, [*traced.values()], operands)
+    return _choice(name, index, traced, operands)
 
 
 def _check_structures(name: str, traced: Mapping[str, Traced]) -> None:
@@ -169,7 +169,7 @@ def _check_alike(
         _is_comparing.reset(token)
     if traced:
         _check_structures(name, traced)
-        _meeting_types(name, [*traced.values()])
+        _meeting_types(name, traced)
     if len(_compared) >= MOST_COMPARED:
         _compared.clear()
     _compared.add(kind)
@@ -186,11 +186,12 @@ def _kind_of(branches: Iterable[Callable[..., Any]], operands: Sequence[Any]) ->
     return codes, structure, types
 
 
-def _choice(name: str, index: Any, traced: Sequence[Traced], operands: Sequence[Any]) -> Any:
+def _choice(name: str, index: Any, branches: Mapping[str, Traced], operands: Sequence[Any]) -> Any:
     """Record the choice between branches that were traced."""
+    traced = [*branches.values()]
     first = traced[0]
     captures = union(traced)
-    types = _meeting_types(name, traced)
+    types = _meeting_types(name, branches)
     graphs = tuple(with_captures(t, captures, types) for t in traced)
     leaves = lift_leaves(operands, first)
     results: Any = apply("cond", index, *leaves, *captures, branches=graphs)
@@ -198,8 +199,9 @@ def _choice(name: str, index: Any, traced: Sequence[Traced], operands: Sequence[
     return pytree.unflatten(first.out_tree, with_weak(results, weak))
 
 
-def _meeting_types(name: str, traced: Sequence[Traced]) -> list[Type]:
+def _meeting_types(name: str, branches: Mapping[str, Traced]) -> list[Type]:
     """The common type of each result of branches; Python numbers take that of the others."""
+    traced = [*branches.values()]
     paths = pytree.paths(traced[0].out_tree, "result")
     types = []
     for i, path in enumerate(paths):
@@ -210,7 +212,7 @@ def _meeting_types(name: str, traced: Sequence[Traced]) -> list[Type]:
             kind = ShapeError if any(c.shape != column[0].shape for c in column) else DtypeError
             raise kind(
                 f"{name}: the branches return different types for {path}",
-                notes=[f"{t.graph.name}: {c}" for t, c in zip(traced, column, strict=True)],
+                notes=[f"{branch}: {c}" for branch, c in zip(branches, column, strict=True)],
                 fix="make them equal with astype, reshape or broadcast_to",
             )
         types.append(column[0].with_dtype(dtype))

@@ -17,6 +17,7 @@ from ..ir.bind import sizes_in
 from ..ir.builder import builder_of, current, is_open, note_question
 from ..ir.errors import ConcretizationError, LeakedTracerError
 from ..ir.graph import Value
+from ..ir.source import Source, user_source
 from ..ir.types import Size, Type
 from .array import Array
 from .operators import Operators
@@ -248,7 +249,7 @@ class TracedTensor(Operators):
         return ConcretizationError(
             f"{who} needs the numbers of a tensor, which it has not while `{name}` is traced",
             notes=[self._describe()],
-            fix=fix or fix_for(action),
+            fix=fix or fix_for(action, user_source()),
         )
 
     def _describe(self) -> str:
@@ -258,16 +259,17 @@ class TracedTensor(Operators):
         return f"{value.type}   made by {value.node.op.name} at {value.node.source}"
 
 
-def fix_for(action: str) -> str:
-    """What to do instead of an action that needs numbers."""
-    return _FIXES.get(action, _FIXES[""])
+def fix_for(action: str, source: Source | None = None) -> str:
+    """What to do instead of an action that needs numbers, in a line of the user's."""
+    word = source.text.split(maxsplit=1)[0] if action == "bool" and source and source.text else ""
+    return _STATEMENTS.get(word) or _FIXES.get(action, _FIXES[""])
 
 
 _WHO = {"index": "a shape, range() or an index of a list"}
 _FIXES = {
-    "bool": "write rlx.cond(test, yes, no, *operands) for `if`, rlx.while_loop for `while`, "
-    "rlx.numpy.where(test, a, b)\nto choose elementwise; or put @rlx.autograph below @rlx.jit, "
-    "which rewrites `if` and `while`;\nor make the argument a Python value with static_argnames",
+    "bool": "use rlx.cond(test, yes, no, *operands) to run one of two functions, "
+    "rlx.numpy.where(test, a, b) to\nchoose elementwise, or @rlx.autograph below @rlx.jit, which "
+    "rewrites `if`; or make the argument\na Python value with static_argnames",
     "": "keep to rlx.numpy functions in traced code, or make the argument a Python value with "
     "static_argnames",
     "pickle": "return the tensor from the traced function and pickle the result",
@@ -278,6 +280,13 @@ _FIXES = {
     "jax.numpy": "use rlx.numpy instead of jax.numpy, or wrap the function of JAX: rlx.from_jax(f)",
     "index": "make the argument a Python value with static_argnames; use rlx.fori_loop instead of "
     "range(),\nand the tensor itself as an index of arrays",
+}
+
+
+_STATEMENTS = {  # that ask for a bool
+    "while": "use rlx.while_loop(test, body, value), or @rlx.autograph below @rlx.jit, which "
+    "rewrites `while`;\nor make the argument a Python value with static_argnames",
+    "assert": "use rlx.check(condition, message), which compiled code tests, too",
 }
 
 

@@ -164,9 +164,10 @@ def vmap(
         leaves, _ = pytree.flatten((args, kwargs))
         axes = _spread_axes(in_axes, args, "in_axes") + [0] * len(pytree.leaves(kwargs))
         types = [operand_type(as_operand(x)) for x in leaves]
-        axes = [_checked(a, t) for a, t in zip(axes, types, strict=True)]
         tree = pytree.structure((args, kwargs))
-        size = _size(axes, types, argument_origins(fun, args, tree, function_name(fun)), axis_size)
+        origins = argument_origins(fun, args, tree, function_name(fun))
+        axes = [_checked(*row) for row in zip(axes, types, origins, strict=True)]
+        size = _size(axes, types, origins, axis_size)
         # numbers that all members share are known, so that Python control flow can use them
         members = [
             x if a is None else _member(t, a) for x, t, a in zip(leaves, types, axes, strict=True)
@@ -244,12 +245,13 @@ def _broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
     return [a for a, part in zip(axes, parts, strict=True) for _ in pytree.leaves(part)]
 
 
-def _checked(axis: int | None, type: Type) -> int | None:
+def _checked(axis: int | None, type: Type, origin: str) -> int | None:
     if axis is None:
         return None
     if not -type.rank <= axis < type.rank:
         raise AxisError(
             f"vmap: axis {axis} is outside {type}",
+            notes=[origin],
             fix="pick another in_axes, or None for an argument that all members share",
         )
     return axis % type.rank
