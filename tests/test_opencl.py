@@ -14,6 +14,7 @@ from rlx.backends import registry
 from rlx.backends.c_like.dialect import Limits
 from rlx.backends.opencl import machine
 from rlx.backends.opencl.backend import target_of
+from rlx.backends.opencl.machine import Queued
 from rlx.ir.config import config
 from rlx.ir.interpret import interpret
 from rlx.lower.pipeline import lower
@@ -215,7 +216,7 @@ def test_a_device_that_is_lost(monkeypatch: pytest.MonkeyPatch):
         raise machine.cl.RuntimeError("clEnqueueNDRangeKernel failed: DEVICE_NOT_AVAILABLE")
 
     with monkeypatch.context() as patched:
-        patched.setattr(machine, "enqueue", fail)
+        patched.setattr(Queued, "enqueue", fail)
         with pytest.raises(rlx.DeviceLostError, match="opencl was lost at running"):
             double(X)
     with pytest.raises(rlx.DeviceLostError, match="make the array again"):
