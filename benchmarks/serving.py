@@ -338,7 +338,7 @@ def engine_with_adapters() -> Engine:
     numbers = np.random.default_rng(1)
     for i in range(4):
         one.adapters.attach(f"a{i}", adapter(numbers))
-    one.prepare()
+    one.warm_up()
     return one
 
 

@@ -165,11 +165,11 @@ def test_more_prompts_than_may_wait_are_continued_and_an_error_ends_all():
     assert one.scheduler.is_idle
 
 
-def test_what_is_prepared_changes_nothing():
+def test_a_warm_engine_is_as_before():
     one = Engine(small_model(), cache="16K", page_size=4, step_tokens=8, max_sequences=3)
     first = one.generate([[5, 6, 7], [9] * 6], max_tokens=5)
     held = [np.asarray(x.key) for x in one._pages._pages]
-    one.prepare()
+    one.warm_up()
     for before, after in zip(held, one._pages._pages, strict=True):
         np.testing.assert_array_equal(before, np.asarray(after.key))
     assert one.generate([[5, 6, 7], [9] * 6], max_tokens=5) == first

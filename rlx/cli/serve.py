@@ -156,5 +156,5 @@ def _engine(asked: argparse.Namespace, model: LanguageModel) -> Engine:
         guesses=asked.guesses,
         draft=load(asked.draft, compute=asked.compute) if asked.draft else None,
     )
-    made.prepare()
+    made.warm_up()
     return made

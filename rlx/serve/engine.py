@@ -337,7 +337,7 @@ class Engine(Writer):
                 self.scheduler.cancel(ticket.request, "error")
             self._forget_ended()
 
-    def prepare(self) -> None:
+    def warm_up(self) -> None:
         """Compute steps of all usual sizes for nobody, before requests come.
 
         They need not wait then for what is made when a size comes for the first time, and the
