@@ -119,7 +119,11 @@ class StoppedText:
         if self._pieces is None:
             return ""
         self._fed.append(token)
-        self._waiting += next(self._pieces)
+        piece = next(self._pieces)
+        if not self._stops:
+            self.whole += piece
+            return piece
+        self._waiting += piece
         found = [i for i in map(self._waiting.find, self._stops) if i >= 0]
         if found:
             self._waiting, self.is_stopped = self._waiting[: min(found)], True

@@ -380,8 +380,9 @@ class Engine(Writer):
         found, row = {}, 0
         for ticket, guesses in asked:
             tokens = drawn.tokens[row : row + len(guesses) + 1]
-            wrong = (i for i, x in enumerate(guesses) if x != tokens[i])
-            right = next(wrong, len(guesses))
+            right = 0
+            while right < len(guesses) and guesses[right] == tokens[right]:
+                right += 1
             taken = 0
             while taken <= right and not ticket.reason:
                 ticket.tell(ticket.text.take(tokens[taken], *drawn.of(row + taken)))

@@ -131,6 +131,8 @@ class PagePool:
         A sequence that has ended is an `AttributeValueError`.
         """
         self._check(table)
+        if len(table.keys) == len(table.tokens) // self.size:
+            return
         key = table.keys[-1] if table.keys else _root_key(table.root)
         for place in range(len(table.keys), len(table.tokens) // self.size):
             text = _text(table.tokens[place * self.size : (place + 1) * self.size])

@@ -303,6 +303,10 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Let those who wait begin, as long as there is room for all they may need."""
+        if len(self.running) == self.max_sequences:
+            least = min(r.priority for r in self.running)
+            if all(r.priority <= least for r in self.waiting):
+                return
         while ready := [r for r in self.waiting if r.after is None or r.after.has_begun]:
             request = min(ready, key=self._turn)
             while not self._begin(request):
@@ -341,10 +345,14 @@ class Scheduler:
 
     def _shares(self) -> list[tuple[Request, int]]:
         """How many tokens each running sequence gets: decodes first, then by priority."""
-        writing = [r for r in self.running if r.lacking == 1]
-        reading = [r for r in self.running if r.lacking > 1]
-        left, room = self.step_tokens - len(writing), self.costs.room(writing)
+        writing: list[Request] = []
+        reading: list[Request] = []
+        for request in self.running:
+            (writing if request.lacking == 1 else reading).append(request)
         shares = [(r, 1) for r in writing]
+        if not reading:
+            return shares
+        left, room = self.step_tokens - len(writing), self.costs.room(writing)
         for request in sorted(reading, key=self._turn):
             each = self.costs.token(_length(request))
             most = left if room == math.inf else int(room / each)
