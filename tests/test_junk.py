@@ -17,7 +17,8 @@ numpy.eye numpy.unique numpy.bincount numpy.histogram numpy.tril_indices numpy.t
 numpy.diff numpy.searchsorted numpy.trim_zeros numpy.linalg.lstsq numpy.fft.rfft numpy.lexsort
 lax.dynamic_slice lax.conv_shape_tuple lax.cumsum nn.elu nn.losses.huber optim.sgd
 optim.schedules.cosine ops.segment_sum scipy.linalg.hilbert scipy.linalg.cho_solve tree.leaves
-tree_util.treedef_children random.normal image.resize
+tree_util.treedef_children random.normal image.resize models.load_adapter serve.Adapters
+serve.Engine sequence WorkerPool
 """.split()
 
 

@@ -93,7 +93,7 @@ class LanguageModel:
         Their pages hold `page_size` tokens each, as numbers of `dtype`, by default `page_dtype`.
         `adapters` are how many they take and their greatest rank.
         """
-        name = as_dtype(dtype or self.page_dtype).name
+        name = as_dtype(self.page_dtype if dtype is None else dtype).name
         key = count_of("steps: page_size", page_size, 1), name, _room(adapters)
         if key not in self._made:
             size, name, room = key

@@ -148,7 +148,10 @@ class Engine(Writer):
         if draft is not None:
             language_model("Engine: draft", draft)
         self._clock = callable_of("Engine: clock", clock)
-        size, name = count_of("page_size", page_size, 1), as_dtype(dtype or model.page_dtype).name
+        size, name = (
+            count_of("page_size", page_size, 1),
+            as_dtype(model.page_dtype if dtype is None else dtype).name,
+        )
         each = sum(_page_bytes(x, size, name) for x in (model, draft) if x is not None)
         count = bytes_of("cache", cache) // each
         if not count:
