@@ -53,10 +53,10 @@ def hashes(asked: argparse.Namespace) -> list[str]:
     seen: dict[Any, Any] = {}
     draw = engine._draw
 
-    def watched(texts: Any, logits: Any) -> Any:
-        for text, row in zip(texts, np.asarray(logits), strict=True):
+    def watched(rows: Any, logits: Any) -> Any:
+        for (text, _), row in zip(rows, np.asarray(logits), strict=True):
             seen.setdefault(id(text), hashlib.sha256()).update(row.tobytes())
-        return draw(texts, logits)
+        return draw(rows, logits)
 
     engine._draw = watched  # type: ignore[assignment]
     tickets, rng = [], random.Random(asked.seed)
