@@ -61,6 +61,18 @@ def test_weights_make_up_for_the_errors_of_those_before(codes):
     np.testing.assert_allclose(held, near.reshape(-1, 32), atol=1e-6)
 
 
+def test_lines_make_up_for_what_inputs_have_lost(monkeypatch):
+    """Weights of rounded inputs give what those of the float function gave: least squares."""
+    x, w = inputs(300, 64).astype(np.float64), RANDOM.standard_normal((5, 64)).astype(np.float32)
+    few = np.round(x * 2) / 2
+    monkeypatch.setattr(gptq, "DAMPING", 1e-7)
+    fitted = gptq.fitted_lines(w, few.T @ few, (x - few).T @ few)
+    best = np.linalg.lstsq(few, x @ w.T, rcond=None)[0].T
+    errors = [((few @ y.T - x @ w.T) ** 2).sum() for y in (best, fitted, w)]
+    assert errors[0] <= errors[1] < 1.01 * errors[0] < errors[2] / 1.4
+    assert gptq.fitted_lines(w, few.T @ few, np.zeros((64, 64))) is w
+
+
 def test_what_is_in_such_codes_already_stays():
     w = nn.quantize_blocks(RANDOM.standard_normal((24, 64)).astype(np.float32), "q4_1")
     q = rlx.quantize(lambda x: nn.linear(x, w.dequantize()), [inputs(40, 64)], scheme="w4_gptq")
@@ -69,10 +81,7 @@ def test_what_is_in_such_codes_already_stays():
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=["w4", "w8"])
-@pytest.mark.parametrize("at_once", [1, gptq.AT_ONCE])
-def test_results_are_nearer_than_those_of_nearest_codes(scheme, at_once, monkeypatch):
-    """Few moments at a time: then layers see what is left of those before them."""
-    monkeypatch.setattr(gptq, "AT_ONCE", at_once)
+def test_results_are_nearer_than_those_of_nearest_codes(scheme):
     model, x = nn.MLP([64, 96, 32, 8], key=rlx.random.key(0)), inputs(400, 64)
     plain = rlx.quantize(model, [x[:300]], scheme="w4" if scheme == "w4_gptq" else "w8")
     q = rlx.quantize(model, [x[:150], x[150:300]], scheme=scheme)

@@ -9,21 +9,20 @@ the inverse of `H`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..nn.blocks import BlockArray
 from .calibration import Example
-from .moments import moments
+from .moments import Inputs, Moments
 from .plan import Plan
 from .products import Product
 from .ranges import Codes, fitted_rows
 from .weights import Layout, group_of, in_blocks, pack
 
 DAMPING = 0.01  # of the mean of the squares, added to all of them
-AT_ONCE = 1 << 25  # numbers of moments in memory
 
 
 def packed_weights(
@@ -35,19 +34,22 @@ def packed_weights(
 ) -> dict[str, Any]:
     """The weights in few bits by their names; takes the `floats` away.
 
-    Some products are rounded at a time, with the inputs that they get from those before.
+    Products of the same inputs are rounded together, with the inputs that they get from those
+    before, which have few bits already.
     """
-    weights: dict[str, Any] = {}
-    for some in _stages(plan, products):
-        names = {p.inputs for p in some if _is_grouped(plan, p)}
-        seen = moments(plan, names, leaves, weights, examples) if names else {}
+    together: dict[str, list[Product]] = {}
+    for product in products:
+        together.setdefault(product.inputs, []).append(product)
+    inputs, weights = Inputs(plan, leaves, examples), dict[str, Any]()
+    for name, some in together.items():
+        is_any = any(_is_grouped(plan, product) for product in some)
+        seen = inputs.moments(name, weights) if is_any else None
         for product in some:
             layout, w = _layout(product), floats.pop(product.name)
-            moment = seen.get(product.inputs)
-            if moment is None or not _is_grouped(plan, product):
+            if seen is None or not _is_grouped(plan, product):
                 packed = pack(w, layout, plan.scheme, False, product.turned)
             else:
-                packed = _packed(plan, layout, w, moment)
+                packed = _packed(plan, layout, w, seen)
             weights[product.name] = packed
     return weights
 
@@ -61,30 +63,30 @@ def _is_grouped(plan: Plan, product: Product) -> bool:
     return group_of(plan.scheme, _layout(product)) > 0
 
 
-def _stages(plan: Plan, products: Sequence[Product]) -> Iterator[list[Product]]:
-    """Products in order, as many at a time as there is memory for the moments of inputs."""
-    stage: list[Product] = []
-    sizes: dict[str, int] = {}
-    for product in products:
-        size = {product.inputs: _layout(product).depth ** 2} if _is_grouped(plan, product) else {}
-        if stage and sum({**sizes, **size}.values()) > AT_ONCE:
-            yield stage
-            stage, sizes = [], {}
-        stage.append(product)
-        sizes |= size
-    if stage:
-        yield stage
-
-
-def _packed(plan: Plan, layout: Layout, w: np.ndarray, moment: np.ndarray) -> BlockArray:
+def _packed(plan: Plan, layout: Layout, w: np.ndarray, seen: Moments) -> BlockArray:
     scheme, lines = plan.scheme, layout.lines(w)
     codes = Codes.of(scheme.weights, scheme.symmetric_weights)
-    parts = moment.reshape(-1, layout.depth, layout.depth)
+    own, off = (x.reshape(-1, layout.depth, layout.depth) for x in (seen.own, seen.off))
     group = group_of(scheme, layout)
-    every = lines.reshape(len(parts), -1, layout.depth)
-    found = [rounded_lines(x, h, group, codes) for x, h in zip(every, parts, strict=True)]
+    every = lines.reshape(len(own), -1, layout.depth)
+    found = [
+        rounded_lines(fitted_lines(x, h, d), h, group, codes)
+        for x, h, d in zip(every, own, off, strict=True)
+    ]
     near, step, least = (np.concatenate(each) for each in zip(*found, strict=True))
     return in_blocks(near, step, least, group, layout, scheme)
+
+
+def fitted_lines(lines: np.ndarray, moment: np.ndarray, off: np.ndarray) -> np.ndarray:
+    """Lines that give for the inputs what they gave for those of the float function.
+
+    `f32[n, k], f64[k, k], f64[k, k] → f32[n, k]`, of lines, the moments of inputs, and the sums of
+    differences and inputs: the least squares of what the layers before have been rounded by.
+    """
+    if not off.any():
+        return lines
+    moved = np.linalg.solve(_damped(moment), (lines.astype(np.float64) @ off).T).T
+    return (lines + moved).astype(np.float32)
 
 
 def rounded_lines(
@@ -116,11 +118,15 @@ def rounded_lines(
     return near, steps, starts
 
 
-def _factor(moment: np.ndarray) -> np.ndarray:
-    """The upper triangle U of which U^T U is the inverse of the damped moments."""
+def _damped(moment: np.ndarray) -> np.ndarray:
     moment = moment.copy()
     squares = np.einsum("ii->i", moment)  # a view
     mean = squares.mean()
     squares += DAMPING * mean if mean > 0 else 1
-    lower = np.linalg.cholesky(moment[::-1, ::-1])
+    return moment
+
+
+def _factor(moment: np.ndarray) -> np.ndarray:
+    """The upper triangle U of which U^T U is the inverse of the damped moments."""
+    lower = np.linalg.cholesky(_damped(moment)[::-1, ::-1])
     return np.linalg.inv(lower[::-1, ::-1]).astype(np.float32)
