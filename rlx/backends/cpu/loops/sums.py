@@ -2,7 +2,7 @@
 
 The order in which numbers are added is the fastest for the loops around, unless a host is
 `batch_invariant`. Then every sum goes in one order that depends on its own length only: as many
-partial sums as fit `PARTIAL_BYTES`, to which the terms go in turns, combined in halves.
+partial sums as fit `SUM_BYTES`, to which the terms go in turns, combined in halves.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 PIECE = 256
 LARGEST_WINDOW = 32  # terms that are written one by one
 PARTIAL_BYTES = 64  # a vector of the widest processors, so that they lose nothing
+SUM_BYTES = 4 * PARTIAL_BYTES  # of sums: an addition takes as long as four vectors of others
 PRODUCTS = (IN_TURN, IN_PAIRS)  # sums of matrix products that are loops
 
 
@@ -202,7 +203,7 @@ def is_batch_invariant(scope: Scope, expr: Reduce | Scan) -> bool:
 
 def _partial_count(expr: Reduce) -> int:
     """The number of partial sums."""
-    count, extent = PARTIAL_BYTES // max(expr.dtype.itemsize, 4), expr.loops[-1].extent
+    count, extent = SUM_BYTES // max(expr.dtype.itemsize, 4), expr.loops[-1].extent
     while isinstance(extent, int) and count > 1 and count // 2 >= extent:
         count //= 2
     return count
@@ -211,30 +212,17 @@ def _partial_count(expr: Reduce) -> int:
 def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
     """The sums of all lanes, each in the order of `reduce_along`."""
     f, how, count = scope.f, expr.combine, _partial_count(expr)
-    along = expr.loops[-1]
     zero = f.constant(vector, empty_result(how, as_dtype(vector.dtype)))
-
-    def added(scope: Scope, first: str, sums: list[str], many: int) -> list[str]:
-        """The sums after `many` terms."""
-        made = list(sums)
-        for i in range(many):
-            inner = scope.inner({along: f.emit(f"add i64 {first}, {i}")})
-            made[i] = combine(f, how, vector, sums[i], inner.vector(expr.body))
-        return made
+    together = PARTIAL_BYTES // max(expr.dtype.itemsize, 4)  # as many as there are registers for
 
     def line(scope: Scope, sums: list[str]) -> list[str]:
-        carried = [(vector.text, total) for total in sums]
-        if not isinstance(along.extent, int):
-            return _open_rows(scope, expr, vector, sums)
-        rest = along.extent % count
-        whole = along.extent - rest
-        if whole:
-            with f.loop("0", str(whole), str(count), carried) as loop:
-                loop.next = added(scope, loop.index, list(loop.values), count)
-            sums = list(loop.values)
-        return added(scope, str(whole), sums, rest) if rest else sums
+        made = []
+        for start in range(0, count, together):
+            made += _some(scope, expr, vector, sums[start : start + together], (start, count))
+        return made
 
-    sums = _through(scope.inner(), expr, expr.loops[:-1], along, vector, [zero] * count, line)
+    along, others = expr.loops[-1], expr.loops[:-1]
+    sums = _through(scope.inner(), expr, others, along, vector, [zero] * count, line)
     while len(sums) > 1:
         half = len(sums) // 2
         pairs = zip(sums[:half], sums[half:], strict=True)
@@ -242,16 +230,46 @@ def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
     return combine(f, how, vector, f.constant(vector, expr.init.number), sums[0])
 
 
-def _open_rows(scope: Scope, expr: Reduce, vector: Vector, sums: list[str]) -> list[str]:
+def _some(
+    scope: Scope, expr: Reduce, vector: Vector, sums: list[str], which: tuple[int, int]
+) -> list[str]:
+    """Add the terms of neighbors among the partial sums: the first one's number, and of how many.
+
+    Each pass over the terms reads those of its own.
+    """
+    f, along, (start, count) = scope.f, expr.loops[-1], which
+    if not isinstance(along.extent, int):
+        return _open_rows(scope, expr, vector, sums, which)
+
+    def added(first: str, sums: list[str], many: int) -> list[str]:
+        made = list(sums)
+        for i in range(many):
+            inner = scope.inner({along: f.emit(f"add i64 {first}, {start + i}")})
+            made[i] = combine(f, expr.combine, vector, sums[i], inner.vector(expr.body))
+        return made
+
+    rest = along.extent % count
+    whole = along.extent - rest
+    if whole:
+        carried = [(vector.text, total) for total in sums]
+        with f.loop("0", str(whole), str(count), carried) as loop:
+            loop.next = added(loop.index, list(loop.values), len(sums))
+        sums = list(loop.values)
+    return added(str(whole), sums, min(max(rest - start, 0), len(sums)))
+
+
+def _open_rows(
+    scope: Scope, expr: Reduce, vector: Vector, sums: list[str], which: tuple[int, int]
+) -> list[str]:
     """Add a number of terms known at run time, one at a time, to the sums in turns."""
-    f, along, how = scope.f, expr.loops[-1], expr.combine
+    f, along, how, (start, count) = scope.f, expr.loops[-1], expr.combine, which
     extent = f.number(along.extent)
     carried = [(vector.text, total) for total in sums]
-    rounds = f.emit(f"udiv i64 {f.emit(f'add i64 {extent}, {len(sums) - 1}')}, {len(sums)}")
+    rounds = f.emit(f"udiv i64 {f.emit(f'add i64 {extent}, {count - 1}')}, {count}")
     with f.loop("0", rounds, carried=carried) as loop:
-        first = f.emit(f"mul i64 {loop.index}, {len(sums)}")
+        first = f.emit(f"mul i64 {loop.index}, {count}")
         made = []
-        for i, total in enumerate(loop.values):
+        for i, total in enumerate(loop.values, start):
             place = f.emit(f"add i64 {first}, {i}")
             following = f.emit(f"add i64 {place}, 1")
             stop = f.intrinsic("smin", Vector("int64"), extent, following)
