@@ -42,7 +42,7 @@ class Moments:
 
 @final
 class Inputs:
-    """The inputs of products for examples, while one weight after the other gets few bits.
+    """The inputs of products for examples, while weights get few bits in turn.
 
     Each example is computed once, a piece at a time: what later pieces read is kept in between,
     as it is in the float function and as it is with the weights that have few bits.
