@@ -58,7 +58,7 @@ class Inputs:
         self._passages = [_Passage(plan, leaves, example) for example in examples]
 
     def moments(self, name: str, weights: Mapping[str, Any]) -> Moments | None:
-        """The moments of inputs of this name, whose products are those after the `weights`.
+        """The moments of inputs of this name, which come after those of the `weights`.
 
         There are none of inputs of which no axis alone is summed over.
         """
@@ -79,7 +79,7 @@ class Inputs:
 
 @final
 class _Passage:
-    """How far one example has been computed: values in the float function, and in few bits."""
+    """How far one example has been computed, in floats and in few bits."""
 
     def __init__(self, plan: Plan, leaves: Mapping[str, Any], example: Example) -> None:
         recording = plan.source.record(leaves, example, {})
