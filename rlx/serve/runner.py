@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, final
 
@@ -24,6 +25,9 @@ class Runner:
         self.engine = engine
         self._work = threading.Event()
         self._stops = False
+        self._heard: deque[Listener] = deque()  # those to whom there is something to tell
+        self._is_due = False  # whether the event loop will look at them
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="rlx.serve", daemon=True)
 
     def start(self) -> None:
@@ -41,6 +45,7 @@ class Runner:
 
         Returns who hears what comes of it; called in a task of asyncio.
         """
+        self._loop = asyncio.get_running_loop()
         listener = Listener(self)
         listener.ticket = self.engine.submit(prompt, listener=listener.hear, **options)
         self._work.set()
@@ -52,9 +57,31 @@ class Runner:
                 is_busy = self.engine.step()
             except BaseException:  # the engine knows it, and has told all who wait
                 return
+            finally:
+                self._tell_soon()
             if not is_busy:
                 self._work.wait(BEAT)
                 self._work.clear()
+
+    def heard(self, listener: Listener) -> None:
+        """Let the event loop tell a `listener`, of what a step says once after the step.
+
+        Each call to the loop wakes its thread, which takes turns with this one.
+        """
+        self._heard.append(listener)
+        if threading.current_thread() is not self._thread:
+            self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        loop = self._loop
+        if self._heard and not self._is_due and loop is not None and not loop.is_closed():
+            self._is_due = True
+            loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        self._is_due = False  # who is heard from now on asks again
+        while self._heard:
+            self._heard.popleft().tell()
 
 
 @final
@@ -65,13 +92,15 @@ class Listener:
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
-        self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
 
     def hear(self) -> None:
         """Say, from any thread, that there is something new."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._news.set)
+        self._runner.heard(self)
+
+    def tell(self) -> None:
+        """Say in the event loop that there is something new."""
+        self._news.set()
 
     async def pieces(self) -> AsyncIterator[str]:
         """The pieces of text, as they are written; who leaves early cancels the request."""
