@@ -32,15 +32,14 @@ LARGE = 1 << 26  # bytes of values from which on those that nobody reads any mor
 def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
     """Evaluate a graph on arrays, one for each parameter."""
     assert len(arrays) == len(graph.params), f"{graph.name} takes {len(graph.params)} arrays"
-    table: dict[Any, np.ndarray] = {}
-    for param, array in zip(graph.params, arrays, strict=True):
-        table[param] = np.asarray(array)
+    table: dict[Any, np.ndarray] = dict(zip(graph.params, map(np.asarray, arrays), strict=True))
+    is_typed = all(array.dtype == param.type.dtype for param, array in table.items())
     watch, bad = _watch.get(), asked()
     made, ends = 0, None
     with np.errstate(all="ignore"):
         for number, node in enumerate(graph.nodes):
             operands = [table[a] for a in node.args]
-            results = _evaluated(node, operands)
+            results = _evaluated(node, operands, is_typed)
             if watch:
                 watch(node, operands, results)
             if bad:
@@ -71,12 +70,12 @@ def _source_of(node: Node) -> Callable[[], object]:
 
 def evaluate(node: Node, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Evaluate one node with its reference."""
+    is_typed = all(x.dtype == a.type.dtype for x, a in zip(arrays, node.args, strict=True))
     with np.errstate(all="ignore"):
-        return _evaluated(node, arrays)
+        return _evaluated(node, arrays, is_typed)
 
 
-def _evaluated(node: Node, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    is_typed = [x.dtype for x in arrays] == [a.type.dtype for a in node.args]
+def _evaluated(node: Node, arrays: Sequence[np.ndarray], is_typed: bool) -> tuple[np.ndarray, ...]:
     # the type rule need not be asked again, unless it is to check what a user's function gives
     known = is_typed and not node.op.rules.of_user
     types = [r.type for r in node.results] if known else ()
