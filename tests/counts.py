@@ -39,6 +39,7 @@ FEATURES = frozenset(
     }
 )
 NEWER = FEATURES - {"interop", "nn", "optim"}  # than the figure of 140 in tests/test_house.py
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # statements within statements
 ROUNDS = 15  # fresh processes of each kind
 LOADED = "import sys, rlx; print(sum(m.split('.')[0] == 'rlx' for m in sys.modules))"
 TIMED = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
@@ -78,9 +79,16 @@ def _imported() -> dict[str, set[str]]:
 
 @functools.cache
 def statements(path: Path) -> list[ast.stmt]:
-    """The imports and functions of a file, those in others too, in one walk."""
+    """The imports and functions of a file, those in others too; no walk enters expressions."""
     kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef
-    return [node for node in ast.walk(tree_of(path)) if isinstance(node, kinds)]
+    found, left = [], [tree_of(path)]
+    while left:
+        node = left.pop()
+        if isinstance(node, kinds):
+            found.append(node)
+        for name in BLOCKS:
+            left += getattr(node, name, ())
+    return found
 
 
 @functools.cache

@@ -190,7 +190,7 @@ def _sorts() -> None:
     import rlx
     import rlx.numpy as rnp
 
-    x = np.random.default_rng(0).random(30_000_000)
+    x = np.random.default_rng(0).random(20_000_000)
     ordered = rlx.jit(rnp.sort)
     wanted = np.asarray(ordered(x))
     stopped = []
