@@ -130,12 +130,14 @@ def test_an_encoder_of_six_layers_is_small():
     Page(found.html)
 
 
-@pytest.mark.parametrize("device", ["reference", "xla"])
+@pytest.mark.parametrize("device", ["reference", "xla", "opencl", "webgpu"])
 def test_other_devices_have_no_assembly(device):
     if not rlx.Device(device).is_available():
         pytest.skip(f"{device} is not here")
     found = rlx.explore(rlx.jit(lambda x: rnp.sin(x @ x), device=device))(X[:64])
     assert found.functions == {} and found.call_seconds > 0
+    has_timers = device in ("opencl", "webgpu")
+    assert all((step.seconds > 0) == has_timers for step in found.steps)
     assert f"{device} gives no assembly" in found.html
 
 
