@@ -271,6 +271,21 @@ def test_facts_come_from_disk_too(tmp_path, monkeypatch):
         assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("is_cleared", [False, True])
+def test_lines_that_moved_are_told(is_cleared, tmp_path, monkeypatch):
+    """Code is found by what it computes, wherever that was written; not that with timers."""
+    monkeypatch.setattr(disk, "IMPORTED", math.inf)
+    with rlx.config.using(cache=tmp_path / "cache"):
+        for above in (0, 3):
+            text, names = "\n" * above + "def f(x):\n    return rnp.sin(x) * 2\n", {"rnp": rnp}
+            exec(compile(text, "moved.py", "exec"), names)
+            with rlx.profile() as p:
+                rlx.jit(names["f"])(X)
+            assert {row.line for row in p.lines} == {2 + above}
+            if is_cleared:
+                rlx.clear_caches()
+
+
 def test_a_log_that_is_full_keeps_totals(monkeypatch):
     monkeypatch.setattr(clock, "MOST_EVENTS", 3)
     f = rlx.jit(lambda x: rnp.sin(x).sum())

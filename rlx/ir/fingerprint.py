@@ -64,6 +64,15 @@ def lasting_fingerprint(graph: Graph) -> tuple[str, list[Any]]:
     return _hash(_graph_key(graph, number)), list(functions)
 
 
+def places(graph: Graph) -> str:
+    """Hash the lines where the operations of a graph were recorded, as 32 hexadecimal digits.
+
+    For what tells of lines: a fingerprint stays when they move.
+    """
+    sources = [node.source for node in graph.walk()]
+    return _hash(tuple(s and (s.file, s.line, s.function, s.scope) for s in sources))
+
+
 def _hash(key: tuple) -> str:
     import hashlib  # with the cryptography of OpenSSL
 

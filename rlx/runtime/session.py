@@ -15,7 +15,7 @@ from ..backends.locks import hold_in_forks
 from ..ir.bind import is_symbolic, unbound
 from ..ir.config import Settings, config
 from ..ir.errors import ArgumentError, DeviceMismatchError, SymbolicSizeError
-from ..ir.fingerprint import fingerprint
+from ..ir.fingerprint import fingerprint, places
 from ..ir.graph import Graph
 from ..ir.policy import Policy, policy_of
 from ..ir.record import replace
@@ -114,7 +114,8 @@ class Session:
         sizes = (options.specialize, options.buckets, options.deterministic, options.fixed)
         sizes += (options.in_shardings, options.out_shardings, options.debug_nans, options.dce)
         sizes += (options.const_fold, options.fuse, options.dump_ir, options.assert_fused)
-        key = (fingerprint(graph), check, settings.compiled_in, sizes, options.tier, policy)
+        lines = places(graph) if config.profile else ""  # which timers tell of
+        key = (fingerprint(graph), check, settings.compiled_in, sizes, options.tier, policy, lines)
         executable = self.cache.get(key, make)
         if not made:
             tell_hit(name, graph, self.device)

@@ -73,7 +73,7 @@ class TraceStore:
         self._session, self._options = session, options
         self._disk, self._key = disk_cache(), ""
         self._files = sources(self._disk, EVERYTHING) if self._disk else ""
-        if self._files:
+        if self._files and not config.profile:  # timers tell of lines, which may have moved
             compiled_for = session.backend.compiled_for()
             facts = session.device, compiled_for, options, config.settings.recorded_in
             self._key = hashed("recording", identity, self._files, facts)

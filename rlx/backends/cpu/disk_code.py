@@ -17,7 +17,7 @@ import numpy as np
 
 from ...ir.config import config
 from ...ir.dims import Dim, Size, Symbol, concrete
-from ...ir.fingerprint import lasting_fingerprint
+from ...ir.fingerprint import lasting_fingerprint, places
 from ...ir.graph import OPS, Graph
 from ...ir.op import Op
 from ...ir.ops.custom import Rule
@@ -80,7 +80,8 @@ class DiskEntry:
             place.report = f"not in the cache on disk: {error.args[0]}"
             return place
         how = facts(target), tunes(target), fixed
-        place.key = hashed("program", content, how, place._sources, compiler())
+        lines = places(graph) if target.timed else ""  # which timers tell of
+        place.key = hashed("program", content, how, place._sources, compiler(), lines)
         return place
 
     def read(self) -> Code | None:
