@@ -65,7 +65,7 @@ def lasting_fingerprint(graph: Graph) -> tuple[str, list[Any]]:
 
 
 def places(graph: Graph) -> str:
-    """Hash the lines where the operations of a graph were recorded, as 32 hexadecimal digits.
+    """Hash the lines where the operations of a graph were recorded.
 
     For what tells of lines: a fingerprint stays when they move.
     """
