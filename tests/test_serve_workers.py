@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals and lim
 
 SIZES = {"layers": 2, "size": 64, "hidden": 64, "kv_heads": 1, "heads": 2, "head_size": 32}
 KILLS = int(os.environ.get("KILLS", "2"))
+LONG = 10.0  # seconds in which a worker dies, if it does
 POISON = 7  # a first token that kills the process that computes it
 
 
@@ -183,7 +185,7 @@ def test_sixteen_streams_survive_what_happens_to_workers(workers, alone):
         jobs.append((prompt, options))
     wanted = [alone(prompt, **options) for prompt, options in jobs]
     before = workers.numbers()["restarts"]
-    kills = 0
+    kills, victim, since = 0, 0, 0.0
     while kills < KILLS:
         streams: list[list[str]] = [[] for _ in jobs]
 
@@ -196,10 +198,14 @@ def test_sixteen_streams_survive_what_happens_to_workers(workers, alone):
             thread.start()
         while any(thread.is_alive() for thread in threads):
             time.sleep(draw.uniform(0.02, 0.3))
-            states = workers.states()
-            if states and kills < KILLS:
-                crash(draw.choice(states)["pid"], draw, is_sure=not kills)
+            pids = victims(workers, int(before) + kills) if kills < KILLS else []
+            if pids:
+                victim, since = draw.choice(pids), time.monotonic()
+                crash(victim, draw, is_sure=not kills)
                 kills += 1
+            elif kills and time.monotonic() - since > LONG:  # it has needed no memory yet
+                with suppress(ProcessLookupError):
+                    os.kill(victim, signal.SIGKILL)
         for thread in threads:
             thread.join()
         assert ["".join(pieces) for pieces in streams] == [x.text for x in wanted]
