@@ -85,7 +85,7 @@ def test_products_give_the_dtype_that_is_asked_for():
 # texts of the user's own: names, messages, files, formulas; and what is read where it is used
 WORDS = (
     "name names message reason text string subscripts source file path directory sep separator "
-    "axes description"
+    "axes description tenant cache of"
 )
 OWN = {*WORDS.split(), "axis_name", "device", "policy"}
 CONTAINERS = ("interop.Keys",)  # they hold what JAX gives
