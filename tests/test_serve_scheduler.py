@@ -142,6 +142,19 @@ def test_prompts_stretch_a_step_of_those_who_write_only_so_much():
     check([reading, writer])
 
 
+def test_prompts_get_one_token_beside_those_who_write_if_there_is_no_room():
+    costs = Costs(step=4.0, far=10.0, stretch=1.0)
+    scheduler, memory = machine(pages=60, step_tokens=16, costs=costs)
+    writes = scheduler.submit(Request([1], 3))
+    run_step(scheduler, memory)
+    reads = [scheduler.submit(Request([i] * 9, 2)) for i in (5, 6)]
+    for _ in range(2):
+        run_step(scheduler, memory)
+    assert writes.finished and [x.lacking for x in reads] == [7, 9]
+    finish(scheduler, memory)
+    check([writes, *reads])
+
+
 def test_a_tenant_with_many_requests_does_not_hold_up_another():
     scheduler, memory = machine(pages=20, max_sequences=1, step_tokens=4)
     many = [scheduler.submit(Request([1, k], 4, tenant="many")) for k in range(8)]

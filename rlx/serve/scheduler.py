@@ -3,9 +3,8 @@
 Pure bookkeeping, like `pages.py`: no arrays, no clock, no threads. A step has a budget of tokens.
 Each running sequence that only lacks its next token gets it; what is left of the budget goes to
 prompts, in chunks, and beside those who write only as much as does not hold them up. Continuous
-batching is that
-of "Orca: A Distributed Serving System for Transformer-Based Generative Models", Yu et al., 2022;
-chunks are those of "SARATHI", Agrawal et al., 2023.
+batching is that of "Orca: A Distributed Serving System for Transformer-Based Generative Models", Yu
+et al., 2022; chunks are those of "SARATHI", Agrawal et al., 2023.
 
 A sequence is its tokens, and how many of them are in the cache. A prompt, a token to be decoded and
 a sequence that was preempted are the same: tokens that are not in the cache yet.
@@ -56,7 +55,7 @@ class Request:
         self.deadline, self.after = deadline, after
         self.output: list[int] = []
         self.table: Table | None = None  # while it runs
-        self.finished: str | None = None  # "stop", "length", "deadline" or "cancelled"
+        self.finished: str | None = None  # "stop", "length", "deadline", "cancelled" or "error"
         self.arrival = -1
 
     @property
@@ -360,7 +359,7 @@ class Scheduler:
                 most = max(most, 1)  # or a prompt might never end
             if count := min(left, request.lacking, most):
                 shares.append((request, count))
-                left, room = left - count, room - count * each
+                left, room = left - count, max(room - count * each, 0.0)
         return shares
 
     def _chunk(self, request: Request, count: int) -> Chunk:
