@@ -9,6 +9,7 @@ import pytest
 
 import rlx
 from rlx.serve import WeightRegistry
+from rlx.serve.weight_files import WeightFiles, read_weights
 
 A, B = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((2, 3), np.float32)
 
@@ -46,6 +47,16 @@ def test_a_swap_leaves_those_who_compute_and_compiles_nothing():
         with rlx.no_recompile(), new as other:
             np.testing.assert_array_equal(f(other), B * 2)
     assert weights.swap("a", A) is old  # known again by its content
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float32", "int8", "bool"])
+def test_files_of_weights_hold_every_dtype(dtype):
+    files, one = WeightFiles(), rlx.array([[0, 1, 3], [1, 0, 1]], dtype=dtype)
+    weights = {"a": one, "b": [rlx.array(2.5), rlx.numpy.zeros((0, 2))]}
+    read = read_weights(str(files.write(weights)), weights)
+    files.close()
+    assert read["a"].dtype == one.dtype and read["a"].tolist() == one.tolist()
+    assert read["b"][0].item() == 2.5 and read["b"][1].shape == (0, 2)
 
 
 def test_misuse_is_named():

@@ -40,7 +40,7 @@ class WeightFiles:
         with open(path, "wb") as file:
             for leaf in pytree.leaves(weights):
                 file.write(bytes(-file.tell() % ALIGNMENT))
-                file.write(np.ascontiguousarray(to_numpy(leaf)).data)
+                file.write(np.ascontiguousarray(to_numpy(leaf)).reshape(-1).view(np.uint8).data)
         return path
 
     def use(self, path: Path) -> None:
