@@ -189,6 +189,10 @@ WRONG = [
     ({"safety_identifier": 3}, "safety_identifier"),
     ({"messages": [{"role": "user", "content": "a", "colour": 1}]}, "messages[0].colour"),
     ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0].tool_call_id"),
+    (
+        {"messages": [{"role": "tool", "content": "a", "tool_call_id": None}]},
+        "messages[0].tool_call_id",
+    ),
     ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls[0]"),
     ({"messages": [{"role": "assistant"}]}, "messages[0].content"),
     ({"response_format": {"type": "xml"}}, "response_format"),

@@ -57,12 +57,14 @@ SPLIT = [
     ("tagged", PARIS, PARIS, []),
     ("json", ROME, "", ["Rome"]),
     ("json", f"I say {ROME}", f"I say {ROME}", []),
+    ("json", f"[{PARIS}, {ROME}]", "", ["Paris", "Rome"]),
     ("", PARIS, PARIS, []),
     ("marked", f"[{PARIS}, {ROME}]", "", ["Paris", "Rome"]),
     # what is no call of a tool that was offered is text
     ("tagged", "<tool_call>{</tool_call>", "<tool_call>{</tool_call>", []),
     ("json", '{"name": "delete", "arguments": {}}', '{"name": "delete", "arguments": {}}', []),
     ("json", '{"name": "weather", "arguments": "x"}', '{"name": "weather", "arguments": "x"}', []),
+    *(("json", x, x, []) for x in (PARIS.replace('"Paris"', y) for y in ("NaN", "1e999"))),
     ("json", "[" * 5000, "[" * 5000, []),
 ]
 

@@ -42,11 +42,10 @@ def _message(given: Any, param: str) -> dict[str, Any]:
     made: dict[str, Any] = {"role": "system" if role == "developer" else role, "content": content}
     if calls is not None:
         made["tool_calls"] = _calls(calls, f"{param}.tool_calls")
-    texts = {"name": given.get("name")}
-    if role == "tool":
-        texts["tool_call_id"] = given.get("tool_call_id", 0)  # needed
-    for field, value in texts.items():
-        if not isinstance(value, str | None):
+    needed = ("tool_call_id",) if role == "tool" else ()
+    for field in ("name", *needed):
+        value = given.get(field)
+        if not isinstance(value, str) and (field in needed or value is not None):
             raise BadRequest(f"{param}.{field} must be a text", f"{param}.{field}")
         if value is not None:
             made[field] = value

@@ -179,7 +179,7 @@ class Calls:
         if self.tools.is_forced or (self.kind == "marked" and self._is_marked(found)):
             return 0
         if self.kind == "json":
-            return 0 if text.lstrip()[:1] in ("", "{") else len(text)
+            return 0 if text.lstrip()[:1] in ("", "{", "[") else len(text)
         if self.kind != "tagged":
             return len(text)
         end = text.find(BEGIN)
@@ -215,10 +215,9 @@ class Calls:
         """The calls that a text of JSON is; none if a part of it is no call of a tool."""
         try:
             given = json.loads(text)
-        except (ValueError, RecursionError):
+            made = [self._made(x) for x in (given if isinstance(given, list) else [given])]
+        except (ValueError, RecursionError):  # NaN, too
             return []
-        listed = given if isinstance(given, list) else [given]
-        made = [self._made(x) for x in listed]
         return [x for x in made if x is not None] if all(made) else []
 
     def _made(self, given: Any) -> Called | None:
@@ -235,6 +234,6 @@ class Calls:
 
 
 def _text(arguments: Any) -> str:
-    text = json.dumps(arguments, ensure_ascii=False)
+    text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
     is_plain = text.encode("utf-8", "replace").decode() == text  # no half of a surrogate pair
     return text if is_plain else json.dumps(arguments)
