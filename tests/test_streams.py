@@ -83,6 +83,14 @@ def test_the_stream_of_a_block_is_that_of_its_thread():
     assert double.run_async(1.0).place is seen[0]
 
 
+def test_a_stream_is_left_once():
+    one, other = rlx.Stream(), rlx.Stream()
+    with pytest.raises(rlx.ArgumentError, match="left in another order"):
+        one.__exit__()
+    with other, one, pytest.raises(rlx.ArgumentError, match="left in another order"):
+        other.__exit__()
+
+
 def test_errors_of_a_call_come_where_its_result_is_asked_for():
     with rlx.Stream() as stream:
         bad = double.run_async("text")

@@ -39,7 +39,7 @@ class Stream:
         return self
 
     def __exit__(self, *_: object) -> None:
-        *before, last = entered.get()
+        *before, last = entered.get() or (None,)
         if last is not self:
             raise ArgumentError("streams are left in another order", fix="use `with stream:`")
         entered.set(tuple(before))
