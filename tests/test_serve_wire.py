@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.serve import wire
+from rlx.models.generation import Request as Text, StoppedText
+from rlx.models.sampling import Sampling
+from rlx.serve import Ticket, wire
+from rlx.serve.lanes import Job
+from rlx.serve.scheduler import Request
 from rlx.serve.wire import FROM_WORKERS, TO_WORKERS, Garbled, News, from_bytes, to_bytes
 
 PAIR = np.arange(6, dtype="float32").reshape(2, 3), np.ones((3, 2), "float32")
@@ -90,9 +94,35 @@ def test_garbled_bytes_are_no_message():
             assert type(found) in kinds
             assert same(from_bytes(to_bytes(found), kinds), found) or b"NaN" in given
     assert refused > 1000
+    sent = [json.dumps([[0, 2**80], [1]]).encode(), to_bytes(wire.Stop()) + b"a"]
+    sent[0] = b'["Attach","a",[[["q",' + sent[0] + b"]]]]"
+    for given in (len(sent[0]).to_bytes(4, "little") + sent[0], sent[1]):
+        with pytest.raises(Garbled):
+            from_bytes(given, TO_WORKERS)
     for sent in (b"", pickle.dumps(print), b"\xff" * 99, b"\2\0\0\0[]", b"\2\0\0\0{}"):
         with pytest.raises(Garbled):
             from_bytes(sent, FROM_WORKERS)
+
+
+def test_news_that_cannot_be_true_are_not_believed():
+    text = Text([1], 3, Sampling(), frozenset(), StoppedText(None, ()), 1)
+    job = Job(0, Ticket(text, Request([1], 3)), {}, None, None, 0)
+    right = News(0, [4, 5], [-1.0, -2.0], [{4: -1.0}, {5: -2.0}], "", None)
+    for wrong in (
+        {"tokens": [4, -1]},
+        {"tokens": [4, 6]},
+        {"tokens": [4] * 4},
+        {"logprobs": [0.0] * 3},
+        {"likeliest": [{}] * 3},
+        {"reason": "because"},
+    ):
+        with pytest.raises(Garbled):
+            job.take(right._replace(**wrong), 6)
+    assert not text.tokens and not job.ticket.request.output
+    before = text.completion()
+    job.take(right, 6)
+    assert not before.tokens and not before.likeliest  # it is what was written then
+    assert text.tokens == job.ticket.request.output == [4, 5]
 
 
 def test_options_are_plain_data():

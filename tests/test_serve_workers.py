@@ -14,13 +14,14 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from llama_writer import write_llama
 
 import rlx
-from rlx.serve import Engine, Workers, lanes
+from rlx.serve import Engine, Workers, lanes, wire
 from rlx.trace import pytree
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals and limits are Linux's")
@@ -143,6 +144,8 @@ def test_errors_are_those_of_an_engine(workers):
         ([1 << 20], {}, rlx.BoundsError, "there is no token"),
         ("ab", {"tenant": 3}, rlx.ArgumentError, "tenant is 3, not a text"),
         ("ab", {"timeout": "soon"}, rlx.ArgumentError, "timeout is 'soon'"),
+        ("ab", {"after": "ab"}, rlx.ArgumentError, "after is 'ab', not a ticket"),
+        ("ab", {"listener": 3}, rlx.ArgumentError, "listener is 3"),
     ):
         with pytest.raises(kind, match=message):
             workers.submit(prompt, **options)
@@ -267,6 +270,24 @@ def test_requests_keep_their_adapters_and_weights(workers, path):
     tickets = [workers.submit("hello", adapter="three", **options) for _ in range(4)]
     assert ends(tickets, workers) == [engine.generate("hello", adapter="three", **options)] * 4
     assert len(workers._files._files) == 1  # no file is left of weights that nobody needs
+
+
+def test_a_worker_that_starts_while_all_are_closed_is_told():
+    ends, sent = threading.Event(), []
+
+    def start():
+        ends.set()  # as `close` does, and then
+        lane.post(wire.Stop())
+        connection = SimpleNamespace(send_bytes=sent.append, recv_bytes=lambda most: heard[0])
+        return SimpleNamespace(connection=connection, end=lambda: "was ended")
+
+    def lose(lane, how):
+        assert how == "was ended"
+
+    heard = [wire.to_bytes(wire.Failed(KeyError("mine")))]
+    lane = lanes.Lane(start)  # type: ignore[arg-type]
+    lane.run(lanes.Heard(lose, lose, lose), ends)  # type: ignore[arg-type]
+    assert sent == [wire.to_bytes(wire.Stop())]
 
 
 def nothing() -> Engine:

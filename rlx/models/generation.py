@@ -66,10 +66,10 @@ class Request:
             return self._text.rest()
         if self.guide is not None:
             self.guide.take(token)
-        self.tokens.append(token)
         if self._listed is not None:
             self._logprobs.append(logprob)
             self._likeliest.append(dict(list(likeliest.items())[: self._listed]))
+        self.tokens.append(token)  # after them: another thread may ask for a completion
         piece = self._text.add(token)
         if self._text.is_stopped:
             self.reason = "stop"
@@ -80,14 +80,9 @@ class Request:
 
     def completion(self) -> Completion:
         """What was written."""
-        return Completion(
-            self._text.whole,
-            self.tokens,
-            self.reason,
-            len(self.prompt),
-            self._logprobs,
-            self._likeliest,
-        )
+        text, tokens = self._text.whole, list(self.tokens)
+        lists = self._logprobs[: len(tokens)], self._likeliest[: len(tokens)]
+        return Completion(text, tokens, self.reason, len(self.prompt), *lists)
 
     @property
     def mask(self) -> np.ndarray | None:

@@ -59,7 +59,7 @@ class Ticket:
 
     @property
     def reason(self) -> str:
-        """How it ended: "stop", "length", "deadline", "cancelled"; "" before."""
+        """How it ended: "stop", "length", "deadline", "cancelled", "error"; "" before."""
         return self._reason or self.request.finished or ""
 
     def completion(self) -> Completion:
@@ -100,6 +100,19 @@ def check_weights(model: LanguageModel, weights: Any) -> None:
             f"the new weights are {after}, the old ones {before}",
             fix="give arrays of the same structure, shapes and dtypes, or make another engine",
         )
+
+
+def check_ticket(name: str, given: Any) -> None:
+    """Check that an argument of a `name` is a ticket."""
+    instance_of(name, given, Ticket, "a ticket", "give what submit gave")
+
+
+def check_linked(after: Any, listener: Any) -> None:
+    """Check what a request may wait for, and who hears of it; None is nobody."""
+    if after is not None:
+        check_ticket("submit: after", after)
+    if listener is not None:
+        callable_of("submit: listener", listener)
 
 
 def tenant_of(given: Any) -> str:
@@ -207,10 +220,7 @@ class Engine(Writer):
         """
         if self.error is not None:
             raise _ended(self.error)
-        if after is not None:
-            instance_of("submit: after", after, Ticket, "a ticket", "give what submit gave")
-        if listener is not None:
-            callable_of("submit: listener", listener)
+        check_linked(after, listener)
         text = self.model.text(prompt, **options)
         seconds = None if timeout is None else number("submit: timeout", timeout)
         with self._lock, ExitStack() as undo:
@@ -258,7 +268,7 @@ class Engine(Writer):
 
     def cancel(self, ticket: Ticket) -> None:
         """End the request of a `ticket` where it is."""
-        instance_of("cancel: ticket", ticket, Ticket, "a ticket", "give what submit gave")
+        check_ticket("cancel: ticket", ticket)
         with self._lock:
             if not ticket.reason:
                 self.scheduler.cancel(ticket.request)

@@ -24,6 +24,7 @@ from .wire import (
     Drop,
     Failed,
     Forget,
+    Garbled,
     News,
     Submit,
     Swap,
@@ -35,6 +36,7 @@ from .wire import (
 )
 
 OTHERWISE = ("seed", "tenant", "priority")  # options in which requests may differ
+ENDS = ("", "stop", "length", "deadline", "cancelled", "error")  # reasons for them; "" is none
 IsUsed = Callable[[Handle], bool]
 
 
@@ -86,12 +88,22 @@ class Job:
         given = list(request.prompt), list(request.output), self.options
         return Submit(self.number, *given, left, adapter, after, self.weights)
 
-    def take(self, news: News) -> None:
-        """Add tokens to its text."""
+    def take(self, news: News, vocabulary: int) -> None:
+        """Add tokens to its text; news that cannot be true are `Garbled`."""
+        request, count = self.ticket.request, len(news.tokens)
+        are_right = (
+            news.reason in ENDS
+            and count <= request.max_tokens - len(request.output)
+            and max(len(news.logprobs), len(news.likeliest)) <= count
+            and all(0 <= token < vocabulary for token in news.tokens)
+        )
+        if not are_right:
+            raise Garbled("news that cannot be true")
         rows = itertools.zip_longest(news.tokens, news.logprobs, news.likeliest)
         for token, logprob, likeliest in rows:
-            self.ticket.request.output.append(token)
-            self.ticket.tell(self.ticket.text.take(token, logprob or 0.0, likeliest or {}))
+            piece = self.ticket.text.take(token, logprob or 0.0, likeliest or {})
+            request.output.append(token)
+            self.ticket.tell(piece)
         if news.tokens:
             self.is_fresh = self.is_suspect = False
             self.kills = 0
@@ -126,7 +138,10 @@ class Lane:
     def run(self, heard: Heard, ends: threading.Event) -> None:
         """Keep a worker for as long as there is a use for it."""
         unborn = 0
-        while self.failure is None and not ends.is_set():
+        while self.failure is None:
+            self._outbox = queue.SimpleQueue()  # who sets `ends` posts a `Stop` after that
+            if ends.is_set():
+                return
             how = self._life_of_one(heard)
             unborn = 0 if self.is_ready else unborn + 1
             if unborn == MOST_STARTS and self.failure is None:
@@ -186,7 +201,7 @@ class Lane:
         except Exception as error:  # no memory, or no place for a process
             self.failure = error
             return str(error)
-        self._outbox = outbox = queue.SimpleQueue()
+        outbox = self._outbox
         sender = threading.Thread(target=_send, args=(process.connection, outbox), daemon=True)
         sender.start()
         try:

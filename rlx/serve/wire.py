@@ -22,6 +22,15 @@ from ..ir.errors import ArgumentError, RlxError
 
 MOST_BYTES = 1 << 30  # of a message
 HEAD = struct.Struct("<I")  # bytes of the JSON
+WRONG = (  # what reading other bytes raises
+    ValueError,
+    TypeError,
+    LookupError,
+    OverflowError,
+    StopIteration,
+    RecursionError,
+    struct.error,
+)
 Layers = list[dict[str, tuple[np.ndarray, np.ndarray]]]  # of an adapter
 
 
@@ -147,8 +156,9 @@ def from_bytes(given: bytes, kinds: tuple[type, ...]) -> Any:
         plain = json.loads(given[HEAD.size : HEAD.size + size].decode())
         reader = _Reader(memoryview(given)[HEAD.size + size :])
         kind = next(x for x in kinds if x.__name__ == plain[0])
-        return reader.read(plain[1:], kind)
-    except (ValueError, TypeError, LookupError, StopIteration, RecursionError, struct.error):
+        found = reader.read(plain[1:], kind)
+        return _is(not reader.rest, found)
+    except WRONG:
         raise Garbled("bytes that are no message") from None
 
 
@@ -167,17 +177,17 @@ def _plain(x: Any, arrays: list[bytes]) -> Any:
 
 
 class _Reader:
-    """Reads fields by their types; `rest` has the arrays."""
+    """Reads fields by their types; `rest` has the arrays that were not read yet."""
 
     def __init__(self, rest: memoryview) -> None:
-        self._rest = rest
+        self.rest = rest
 
     def read(self, given: Any, kind: Any) -> Any:
         """A field of a type."""
         if kind in (int, str):
             return _is(type(given) is kind, given)
         if kind is float:
-            return _is(type(given) in (int, float), given)
+            return float(_is(type(given) in (int, float), given))
         if kind is np.ndarray:
             return self._array(given)
         if kind is Exception:
@@ -200,8 +210,8 @@ class _Reader:
         sizes = self.read(shape, list[int])
         _is(all(n >= 0 for n in sizes), sizes)
         count = 4 * math.prod(sizes)
-        _is(count <= len(self._rest), sizes)
-        mine, self._rest = self._rest[:count], self._rest[count:]
+        _is(count <= len(self.rest), sizes)
+        mine, self.rest = self.rest[:count], self.rest[count:]
         return np.frombuffer(mine, "<f4").reshape(sizes)
 
 

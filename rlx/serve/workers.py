@@ -24,15 +24,10 @@ from ..ir.errors import DeviceFailure, QueueFullError, WorkerLostError
 from ..models.language import LanguageModel
 from ..trace.arguments import bytes_of, callable_of, count_of
 from ..trace.axes import integer, number
-from ..workers.pool import (
-    MOST_KILLS,
-    pickled,
-    processors,
-    seconds,
-)
+from ..workers.pool import MOST_KILLS, pickled, processors, seconds
 from ..workers.process import ENDED, SOON, Process, check_memory
 from .adapters import Adapters
-from .engine import Engine, Ticket, check_weights, tenant_of
+from .engine import Engine, Ticket, check_linked, check_ticket, check_weights, tenant_of
 from .lanes import Heard, Job, Lane
 from .pages import PagePool
 from .scheduler import Request, check_fits
@@ -133,10 +128,8 @@ class Workers(Writer):
         `timeout`, `after`, `listener`, other `options` and errors are those of `Engine.submit`; a
         request that has killed two workers is a `WorkerLostError`.
         """
-        if self.error is not None:
-            raise DeviceFailure(
-                "there are no workers any more", fix="make others; the first error says why"
-            ) from self.error
+        self._check_open()
+        check_linked(after, listener)
         made = self._ticket(prompt, timeout, after, listener, options)
         name = options.pop("adapter", None)
         with self._news, ExitStack() as undo:
@@ -174,6 +167,12 @@ class Workers(Writer):
         )
         return Ticket(text, request, listener)
 
+    def _check_open(self) -> None:
+        if self.error is not None:
+            raise DeviceFailure(
+                "there are no workers any more", fix="make others; the first error says why"
+            ) from self.error
+
     def _check_room(self, job: Job) -> None:
         """Raise an error if there is no room for a request."""
         if self._refused and job.key in self._refused:
@@ -191,6 +190,7 @@ class Workers(Writer):
         They are written to a file that all workers map. Steps go on meanwhile. Weights of another
         structure than those of the model are a `StructureError`.
         """
+        self._check_open()
         check_weights(self.model, weights)
         with self._swap:
             file = self._files.write(weights)
@@ -200,6 +200,7 @@ class Workers(Writer):
 
     def cancel(self, ticket: Ticket) -> None:
         """End the request of a `ticket` where it is."""
+        check_ticket("cancel: ticket", ticket)
         with self._news:
             job = self._jobs.get(ticket)
             if job is not None:
@@ -295,7 +296,7 @@ class Workers(Writer):
                 job = lane.jobs.get(news.number)
                 if job is None:  # it was cancelled
                     continue
-                job.take(news)
+                job.take(news, self.model.config.vocabulary)
                 if lane.probe is job and not job.is_suspect:
                     lane.probe = None
                 if job.ticket.reason:
