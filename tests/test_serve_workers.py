@@ -21,8 +21,9 @@ import pytest
 from llama_writer import write_llama
 
 import rlx
-from rlx.serve import Engine, Workers, lanes, wire
+from rlx.serve import Engine, Workers, lanes, wire, worker
 from rlx.trace import pytree
+from rlx.workers.process import START, Life
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals and limits are Linux's")
 
@@ -270,6 +271,15 @@ def test_requests_keep_their_adapters_and_weights(workers, path):
     tickets = [workers.submit("hello", adapter="three", **options) for _ in range(4)]
     assert ends(tickets, workers) == [engine.generate("hello", adapter="three", **options)] * 4
     assert len(workers._files._files) == 1  # no file is left of weights that nobody needs
+
+
+def test_a_worker_that_begins_gives_signs_of_life(monkeypatch):
+    monkeypatch.setattr(worker, "BEAT", 0.001)
+    life, begun = Life([0.0, 0.0]), time.monotonic()
+    with worker._alive(life):  # more than one
+        while life.last < begun + 0.01 and time.monotonic() < begun + LONG:
+            time.sleep(0.001)
+    assert life.last >= begun + 0.01 and life.due == life.last + START
 
 
 def test_a_worker_that_starts_while_all_are_closed_is_told():

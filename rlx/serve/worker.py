@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, final
 
 from ..ir.errors import FileAccessError, RlxError
 from ..models.lora import Adapter
-from ..workers.process import Life, is_orphan
+from ..workers.process import START, Life, is_orphan
 from .engine import Engine, Ticket, Version
 from .weight_files import read_weights
 from .wire import (
@@ -38,6 +39,7 @@ from .wire import (
 )
 
 IDLE = 0.25  # seconds that a worker without work waits for a message at a time
+BEAT = 1.0  # seconds between signs of life of one that begins
 
 
 def serve(connection: Any, life: Life, make: Callable[[], Engine], patience: float) -> None:
@@ -49,7 +51,8 @@ def serve(connection: Any, life: Life, make: Callable[[], Engine], patience: flo
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the one who asks finishes what has begun
     with suppress(EOFError, OSError):  # that one has ended
         try:
-            engine = make()
+            with _alive(life):  # large models take their time
+                engine = make()
         except Exception as error:
             connection.send_bytes(to_bytes(Failed(error)))
             return
@@ -59,6 +62,24 @@ def serve(connection: Any, life: Life, make: Callable[[], Engine], patience: flo
         began = Began(pages.count, pages.size, most, *room, engine.numbers())
         connection.send_bytes(to_bytes(began))
         _Served(connection, life, engine, patience).run()
+
+
+@contextmanager
+def _alive(life: Life) -> Iterator[None]:
+    """Give signs of `life` while a block runs."""
+    has_ended = threading.Event()
+
+    def run() -> None:
+        while not has_ended.wait(BEAT):
+            life.beat(START)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        thread.join()
 
 
 def _there(version: Future[Version] | None) -> Version:
