@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
 
 import rlx
+from rlx.runtime.queue import MOST_AT_ONCE, run_all
 
 SOON = 20.0  # seconds
 
@@ -81,6 +83,16 @@ def test_the_stream_of_a_block_is_that_of_its_thread():
         thread.join()
         assert double.run_async(1.0).place is one is not seen[0]
     assert double.run_async(1.0).place is seen[0]
+
+
+def test_calls_of_many_may_make_many_calls():
+    def outer() -> int:
+        time.sleep(0.001)
+        return sum(run_all([lambda: time.sleep(0.001) or 1] * 3, on_threads=True))
+
+    calls = [outer] * (2 * MOST_AT_ONCE + 2)
+    found = rlx.Stream().submit(lambda: run_all(calls, on_threads=True))
+    assert found.result(SOON) == [3] * len(calls)
 
 
 def test_a_stream_is_left_once():

@@ -248,4 +248,8 @@ def _in_turn(jobs: Sequence[Callable[[], Any]]) -> list[tuple[Any, Exception | N
 
 def _on_threads(jobs: Sequence[Callable[[], Any]]) -> list[tuple[Any, Exception | None]]:
     pending = [_alongside.submit(lambda job=job: _ended(job)) for job in jobs]
-    return [each.result() for each in pending]
+    # what has not begun is made here: the threads may all wait for such calls of their own
+    return [
+        _ended(job) if each.cancel() else each.result()
+        for job, each in zip(jobs, pending, strict=True)
+    ]
