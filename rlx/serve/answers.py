@@ -200,7 +200,7 @@ async def _merged(listeners: Sequence[Listener]) -> AsyncIterator[tuple[int, str
 def failure(ticket: Ticket) -> BadRequest:
     """What to say of a request that ended by an error: its own, or that of the engine."""
     if ticket.error is not None and not isinstance(ticket.error, DeviceFailure):
-        return BadRequest(str(ticket.error.args[0]), code="request_refused")
+        return BadRequest(getattr(ticket.error, "what", str(ticket.error)), code="request_refused")
     return BadRequest("the engine has failed", status=500)
 
 

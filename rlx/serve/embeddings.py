@@ -147,7 +147,8 @@ def encoder_application(
 
     `name` is what the model is called; with `keys`, callers need one of them. A body has at most
     `most_bytes`, at most `most_waiting` requests wait for their turn, and each takes at most
-    `timeout` seconds.
+    `timeout` seconds. `hosts` are names by which callers without keys may call it, besides its
+    addresses and `localhost`; "*" for any.
     """
     door = Door(keys, most_bytes, Metrics())
 

@@ -20,10 +20,7 @@ ALIGNMENT = 64  # bytes at which each array begins
 
 @final
 class WeightFiles:
-    """The versions of weights that requests may need.
-
-    0 are those that workers begin with.
-    """
+    """The versions of weights that requests may need; 0 is what workers begin with."""
 
     def __init__(self) -> None:
         self.current = 0  # that of requests which come
