@@ -66,6 +66,8 @@ def test_any_operand_of_few_bytes_is_computed_within_the_product():
         (lambda x, w: x @ (w.astype("float32") * 0.5), (X, CODES)),
         (lambda i, w: nn.one_hot(i, 64) @ w, (ids, table)),
         (lambda x, w, i: x @ w[i].astype("float32"), (X, CODES, RNG.permutation(64))),
+        (lambda x, w: x @ rnp.pad(w, ((0, 1), (1, 0))).astype("float32"), (X, CODES[:-1])),
+        (lambda x, w: rnp.pad(w.T, ((0, 2), (1, 0))).astype("float32") @ x.T, (X, CODES[:-1])),
     ):
         program, is_one = lowered(f, *args)
         assert is_one, program

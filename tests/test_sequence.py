@@ -209,6 +209,8 @@ def test_arguments_go_by_position():
         rlx.sequence(lambda call, x: x, x=X)
     with pytest.raises(ArgumentError, match="is called with `call` and 1 more: too many"):
         rlx.sequence(lambda call: call, X)
+    with pytest.raises(ArgumentError, match="max does not tell its arguments"):
+        rlx.sequence(max, X)
 
 
 def test_arguments_fit():

@@ -44,17 +44,22 @@ def test_results_that_are_pending_may_be_arguments():
     with other:
         last = double.run_async(first)
     compiled = rlx.Session("cpu").compile(lambda x, y: x + y, x, x)
-    both = compiled.run_async(first, x)
-    x[:] = 100  # what was given is copied
+    y = rlx.array(x)
+    both, later = compiled.run_async(first, x), compiled.run_async(first, y)
+    x[:] = y[:] = 100  # what was given is copied
     assert not last.done()
     gate.set()
     assert last.result(SOON).tolist() == [4, 4]
-    assert both.result(SOON).tolist() == [3, 3]
+    assert both.result(SOON).tolist() == later.result(SOON).tolist() == [3, 3]
     wrong = double.run_async(rlx.jit(lambda x: x @ x).run_async(np.ones((2, 3))))
     with pytest.raises(rlx.ShapeError, match="inner sizes differ"):
         wrong.result(SOON)
     late = rlx.jit(lambda x, y: x + y).run_async(last, np.ones(3, np.float32))
     assert isinstance(late.exception(SOON), rlx.ShapeError)
+    rlx.jit(lambda x: x * 2, donate_argnames="x").run_async(last).result(SOON)
+    with pytest.raises(rlx.DonatedError) as caught:
+        last.result().tolist()
+    assert "None" not in str(caught.value)
 
 
 def test_events_order_streams():
@@ -73,6 +78,10 @@ def test_events_order_streams():
     assert done == ["one", "other"] and event.done()
     with pytest.raises(rlx.ArgumentError, match="event is 3, not an event"):
         other.wait(3)  # type: ignore[arg-type]
+    with pytest.raises(rlx.ArgumentError, match="job is 3, not a function"):
+        other.submit(3)  # type: ignore[arg-type]
+    with pytest.raises(rlx.ArgumentError, match="another order"):
+        other.__exit__()
 
 
 def test_the_stream_of_a_block_is_that_of_its_thread():

@@ -168,9 +168,10 @@ class Donated:
 
     def error(self) -> DonatedError:
         """The error of a use of the array here."""
+        where = [] if self._source is None else [f"at {self._source}"]
         return DonatedError(
             f"an array {self._param.type} was used after it was donated",
-            notes=[f"donated as {_name(self._param, self._place)}", f"at {self._source}"],
+            notes=[f"donated as {_name(self._param, self._place)}", *where],
             fix="use the array that the function returned instead, or do not donate the argument",
         )
 

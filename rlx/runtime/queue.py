@@ -16,6 +16,7 @@ import numpy as np
 from ..ir.errors import ArgumentError
 from ..ir.tracebacks import hide_frames
 from ..trace import pytree
+from ..trace.array import Array
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -150,6 +151,7 @@ class Pending:
 
 # -- where calls are made --------------------------------------------------------------------------
 
+HELD = (np.ndarray, Array)  # the copy of an `Array` shares its memory until one is assigned to
 entered: ContextVar[tuple[Stream, ...]] = ContextVar("rlx.streams", default=())
 
 
@@ -168,7 +170,8 @@ def started(usual: Queue, job: Callable[[], Any]) -> Pending:
 def later(call: Callable[..., Any], args: Any, kwargs: Any) -> Pending | None:
     """A call that needs results of others, made when they are there; or None.
 
-    Without a stream it is made where the first of them is. Memory of NumPy arrays is copied now.
+    Without a stream it is made where the first of them is. What is assigned to its arrays meanwhile
+    does not show.
     """
     needed = [x for x in pytree.leaves((args, kwargs)) if isinstance(x, Pending)]
     if not needed:
@@ -176,7 +179,7 @@ def later(call: Callable[..., Any], args: Any, kwargs: Any) -> Pending | None:
     failed = next((x for x in needed if x.place is None), None)
     if failed is not None:
         return failed
-    kept = pytree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, (args, kwargs))
+    kept = pytree.map(lambda x: x.copy() if isinstance(x, HELD) else x, (args, kwargs))
     context = copy_context()
 
     def made() -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, final
 
 from ..ir.errors import ArgumentError
-from ..trace.arguments import wrong
+from ..trace.arguments import callable_of, wrong
 from .queue import Queue, entered
 
 if TYPE_CHECKING:
@@ -79,11 +79,13 @@ class Stream:
     def submit(self, job: Callable[[], Any]) -> Future[Any]:
         """Call `job`, a function without arguments; gives a future of its result.
 
+        What is no function is an `ArgumentError`.
+
         >>> import rlx
         >>> rlx.Stream().submit(lambda: 2 + 3).result()
         5
         """
-        return self._queue.submit(job)
+        return self._queue.submit(callable_of("submit: job", job))
 
     def __repr__(self) -> str:
         return f"<Stream at {id(self):#x}>"

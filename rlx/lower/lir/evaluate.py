@@ -354,8 +354,9 @@ def _run_contraction(step: Contraction, memory: Memory) -> None:
     dtype = np.dtype(np.float64) if is_short else step.dtype  # the order of a sum is free
     lhs = grid.expr(step.lhs).astype(dtype)
     rhs = grid.expr(step.rhs).astype(dtype)
-    lhs = np.broadcast_to(lhs, (*grid.shape[:-2], 1, grid.shape[-1]))[..., 0, :]
-    rhs = np.broadcast_to(rhs, (*grid.shape[:-3], 1, *grid.shape[-2:]))[..., 0, :, :]
+    # a guard has the values of all columns, and of all rows, which are the same
+    lhs = np.broadcast_to(lhs[..., :1, :], (*grid.shape[:-2], 1, grid.shape[-1]))[..., 0, :]
+    rhs = np.broadcast_to(rhs[..., :1, :, :], (*grid.shape[:-3], 1, *grid.shape[-2:]))[..., 0, :, :]
     sums = np.matmul(lhs, np.swapaxes(rhs, -1, -2)).astype(step.dtype)
     outer = Grid(grid.loops[:-1], memory, sums=sums)
     values = [outer.expr(s.expr) for s in step.stores]

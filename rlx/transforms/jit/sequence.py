@@ -248,7 +248,13 @@ def _check_arguments(fn: Callable[..., Any], args: Sequence[Any], kwargs: Any) -
     name = function_name(fn)
     if kwargs:
         raise _by_position(name, kwargs)
-    signature = inspect.signature(fn)
+    try:
+        signature = inspect.signature(fn)
+    except ValueError:
+        raise ArgumentError(
+            f"sequence: {name} does not tell its arguments",
+            fix=f"wrap it: lambda call, x: {name}(x)",
+        ) from None
     try:
         signature.bind(None, *args)
     except TypeError as wrong:
