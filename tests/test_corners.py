@@ -166,6 +166,10 @@ def test_slopes_near_corners_are_those_of_the_function():
     close(rlx.grad(lambda x: x**1.0)(np.float64(0.0)), 1.0)
     close(rlx.grad(lambda x: rnp.power(x, rnp.asarray(1.0)))(np.float64(0.0)), 1.0)
     close(rlx.grad(rnp.cbrt)(np.float64(-8.0)), 1 / 12)
+    # at the exponent 0 the base has no slope, and its slope has one: that of y / x is 1 / x
+    tilted = rlx.grad(rlx.grad(rnp.power, 0), 1)
+    close(tilted(np.float64(4.0), np.float64(0.0)), 0.25)
+    close(rlx.grad(rlx.grad(lambda x: (x + 2) ** rnp.tanh(x)))(np.float64(0.0)), 1 + np.log(2) ** 2)
 
 
 TIES = {  # as in JAX

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 from hypothesis import Phase, given, strategies as st
 from libraries import OURS, QUICK, THEIRS
@@ -95,8 +96,10 @@ def settings_of_both():
 @given(programs(SMOOTH_RULES))
 def test_derivatives_are_those_of_jax(program: Program) -> None:
     ours, theirs = program.on(OURS), program.on(THEIRS)
+    # at 0 the slope of `abs` is 0, in JAX 1 (docs/derivatives.md)
+    inputs = [np.where(x == 0, x.dtype.type(0.0005), x) for x in program.inputs]
     compiled = jax.jit(lambda *xs: derivatives(THEIRS, jax, theirs, xs), compiler_options=QUICK)
-    wanted = compiled(*program.inputs)
-    same_derivatives(rlx.jit(lambda *xs: derivatives(OURS, rlx, ours, xs))(*program.inputs), wanted)
-    eager = derivatives(OURS, rlx, ours, tuple(map(rlx.array, program.inputs)))
+    wanted = compiled(*inputs)
+    same_derivatives(rlx.jit(lambda *xs: derivatives(OURS, rlx, ours, xs))(*inputs), wanted)
+    eager = derivatives(OURS, rlx, ours, tuple(map(rlx.array, inputs)))
     same_derivatives(eager, wanted)

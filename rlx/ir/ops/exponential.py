@@ -237,7 +237,8 @@ log.fold(lambda x: like(x, 0) if is_all(x, 1) else None)
 def _pow_jvp_x(t: Value, out: Value, x: Value, y: Value) -> Value:
     """y * x ** (y - 1), and 0 where that is infinite though x ** y is not."""
     slope = mul(y, pow(x, sub(y, like(y, 1))))
-    is_flat = eq(y, like(y, 0))
+    # 0 times infinity is NaN; what is finite stays, since along y it has a slope of its own
+    is_flat = bit_and(eq(y, like(y, 0)), ne(slope, slope))
     if is_float(y.dtype):
         is_root = bit_and(lt(y, like(y, 1)), gt(y, like(y, 0)))
         is_flat = bit_or(is_flat, bit_and(eq(x, like(x, 0)), is_root))
