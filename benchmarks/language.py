@@ -144,7 +144,7 @@ def start(threads: int) -> list[str]:
         "| --- |" + " --: |" * len(names),
     ]
     words = {
-        "seconds": "seconds from opening the file to the first of 64 tokens' next",
+        "seconds": "seconds from opening the file to the token after a prompt of 64",
         "processor": "of the processor",
         "imports": "seconds of imports before",
         "megabytes": "megabytes at most",

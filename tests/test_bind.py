@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -382,3 +384,20 @@ def test_joined_pages_hold_what_they_held(monkeypatch):
         if thread.name == "rlx joins pages":
             thread.join()
     np.testing.assert_array_equal(room, np.arange(room.size) % 251)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are joined by Linux alone")
+def test_pages_are_joined_once_a_thread_can_start(monkeypatch):
+    def fail(*args, **options):
+        raise RuntimeError("can't start new thread")
+
+    joins = bound_memory._Joins()
+    monkeypatch.setattr(bound_memory, "LATER", 0.0)
+    rooms = [mmap.mmap(-1, bound_memory.LARGE_PAGE) for _ in range(2)]
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        joins.add(0, 0, rooms[0])
+    assert len(joins._rooms) == 1
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: thread.run())
+    joins.add(0, 0, rooms[1])
+    assert not joins._rooms

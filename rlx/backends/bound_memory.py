@@ -17,7 +17,6 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import final
 
 import numpy as np
@@ -114,8 +113,10 @@ class _Joins:
             if self._process == os.getpid():
                 return
             self._process = os.getpid()
-        with suppress(RuntimeError):  # while Python ends no thread can start
+        try:
             threading.Thread(target=self._work, name="rlx joins pages", daemon=True).start()
+        except RuntimeError:  # there are too many, or Python ends; the next room tries again
+            self._process = 0
 
     def _work(self) -> None:
         while (left := self._until - time.monotonic()) > 0:
