@@ -117,7 +117,7 @@ def meets_sizes(session: Session, options: CompileOptions) -> bool:
 
 
 def compiled_with(
-    session: Session, graph: Graph, arrays: Sequence[Array], options: CompileOptions
+    session: Session, graph: Graph, arrays: Sequence[Any], options: CompileOptions
 ) -> CompiledGraph:
     """Compile a graph for arrays of its last parameters, which are cast once."""
     policy = session.policy_for(options)
