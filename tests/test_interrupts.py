@@ -190,17 +190,18 @@ def _sorts() -> None:
     import rlx
     import rlx.numpy as rnp
 
-    x = np.random.default_rng(0).random(20_000_000)
+    x = np.random.default_rng(0).random(40_000_000)
     ordered = rlx.jit(rnp.sort)
     wanted = np.asarray(ordered(x))
     stopped = []
-    for _ in range(2):
-        began = time.monotonic()
+    for _ in range(3):
+        began = time.process_time()
         _interrupted(lambda: ordered(x), after=0.05)
-        stopped.append(time.monotonic() - began)
-    began = time.monotonic()
+        stopped.append(time.process_time() - began)
+    began = time.process_time()
     again = ordered(x)
-    whole = time.monotonic() - began
+    whole = time.process_time() - began
+    # of the processors: others may have them in between
     assert min(stopped) < 0.8 * whole, f"{stopped} s of {whole} s"
     np.testing.assert_array_equal(again, wanted)
 
