@@ -38,6 +38,7 @@ def rewritten(fn: Callable[..., Any], helpers: str) -> CodeType:
     rewriter = _Rewriter(helpers, own if "__class__" in free else "")
     tree.body = rewriter.block(tree.body, is_function=True)
     around = fn.__qualname__.split(".")[-2:-1]  # a class, by which `self.__x` is called
+    # later Pythons have one more field, which may be left out, as the stubs of these do not know
     inside = [ast.ClassDef(x, [], [], [tree], [], lineno=1) for x in around if x.isidentifier()]  # type: ignore[call-overload]
     outer = ast.FunctionDef("_rlx_outer", _arguments(free), inside or [tree], [], lineno=1)  # type: ignore[call-overload]
     module = ast.fix_missing_locations(ast.Module([outer], []))

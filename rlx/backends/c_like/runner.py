@@ -163,6 +163,7 @@ class _Frame:
         """Run a nested program."""
         bound = dict(zip((*program.inputs, *program.outputs), (*inputs, *outputs), strict=True))
         offset = scratch.offset if scratch is not None and scratch.offset else 0
+        # no size is symbolic on these devices
         base = self.base + offset  # type: ignore[operator]
         _Frame(self.runner, bound, self.arena, base, self.timer).run(program)  # type: ignore[arg-type]
 

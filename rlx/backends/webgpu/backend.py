@@ -87,7 +87,7 @@ class WebgpuBackend(Backend):
         absent = frozenset[str]().union(*missing)
         return kernel_target(self.name, absent)
 
-    @property
+    @property  # of others it is known for all adapters, so there it is no property
     def has_timers(self) -> bool:  # type: ignore[override]
         """Whether the adapter writes timestamps."""
         return TIMESTAMPS in self.device.features
