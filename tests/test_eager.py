@@ -13,7 +13,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx.ir.errors import AliasError, RlxError, ShapeError
 from rlx.numpy import elementwise
-from rlx.runtime import MISS
+from rlx.runtime import MISS, eager
 from rlx.trace import by_numpy, short_ways
 
 DTYPES = ("bool", "int8", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "complex64")
@@ -332,6 +332,18 @@ def test_code_is_compiled_once_for_a_kind():
         assert rnp.var(x, 0).tolist() == [1.0, 2.25]
         assert rnp.exp(large)[0, 0].item() == pytest.approx(np.e)
     assert cache.stats.misses == before + 2
+
+
+def test_small_convolutions_are_compiled_after_some_calls(monkeypatch):
+    monkeypatch.setattr(short_ways, "ENOUGH", 3 * eager.COMPOSED)
+    x, kernel = (rlx.array(np.ones(shape, np.float32)) for shape in ((1, 3, 8, 8), (4, 3, 3, 3)))
+    cache = rlx.runtime.default_session("cpu").cache
+    before, counts = cache.stats.misses, []
+    for _ in range(4):
+        assert rlx.lax.conv(x, kernel, (1, 1), "VALID").sum().item() == 4 * 36 * 27
+        counts.append(cache.stats.misses - before)
+    assert counts == [0, 0, 1, 1]
+    short_ways.forget()
 
 
 @pytest.mark.usefixtures("soon")

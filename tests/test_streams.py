@@ -118,3 +118,15 @@ def test_errors_of_a_call_come_where_its_result_is_asked_for():
     stream.synchronize(SOON)
     with pytest.raises(rlx.RlxError):
         bad.result()
+
+
+@pytest.mark.parametrize("timeout", ["x", float("nan"), True, 1j, [1]])
+def test_a_timeout_that_is_no_number_is_an_error(timeout):
+    stream = rlx.Stream()
+    with stream:
+        pending = double.run_async(1.0)
+    waits = (stream.synchronize, stream.record().wait, pending.result, pending.exception)
+    for wait in waits:
+        with pytest.raises(rlx.ArgumentError, match=r"timeout is .*, not a number of seconds"):
+            wait(timeout)
+        wait(1e300)  # longer than threads may wait for

@@ -133,6 +133,11 @@ class Library:
 
 
 @record
+class Part(Library):
+    """Each result element is one of the parts of the operand's complex number."""
+
+
+@record
 class Pass:
     """Blocks of elements, computed one by one; the elements share subexpressions.
 

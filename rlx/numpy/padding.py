@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, AttributeValueError
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import choice, wrong
@@ -16,10 +17,11 @@ from ..trace.array import Array
 from ..trace.axes import MOST_AXES, as_shape, integer, one_axis
 from ..trace.host import no_memory
 from ..trace.promotion import broadcast_to, convert_exactly
-from .arithmetic import astype
+from .arithmetic import astype, clip
 from .creation import arange, zeros
 from .distribution import median
-from .elementwise import Tensor, add, multiply, subtract
+from .division import remainder
+from .elementwise import Tensor, add, maximum, minimum, multiply, subtract
 from .indexing import take
 from .manipulation import concatenate, moveaxis, ravel, repeat, reshape
 from .reductions import max, min
@@ -126,6 +128,10 @@ def _index_border(mode: str, reflect_type: str) -> Callable[..., Any]:
         size = x.shape[axis]
         if reflect_type == "odd" and mode in ("reflect", "symmetric"):
             return _odd_border(x, axis, before, after, int(mode == "reflect"))
+        if isinstance(size, Dim):
+            left, right = arange(-before, 0), add(size, arange(after))
+            first, last = (take(x, _mirrored(mode, part, size), axis) for part in (left, right))
+            return first, last
         # the mode is one of those in _BY_INDEX, a text to the checker
         places = np.pad(np.arange(size, dtype="int32"), (before, after), mode=mode)  # type: ignore[call-overload]
         ends = (places[:before], places[before + size :])
@@ -133,6 +139,18 @@ def _index_border(mode: str, reflect_type: str) -> Callable[..., Any]:
         return first, last
 
     return border
+
+
+def _mirrored(mode: str, places: Array, size: Dim) -> Array:
+    """The places in an axis of an open size that stand for `places` beside it."""
+    if mode == "edge":
+        return clip(places, 0, subtract(size, 1))
+    if mode == "wrap":
+        return remainder(places, size)
+    skipped = int(mode == "reflect")  # which mirrors in an element, and "symmetric" beside it
+    period = maximum(subtract(multiply(2, size), 2 * skipped), 1)
+    turned = remainder(places, period)
+    return minimum(turned, subtract(subtract(period, 1 - skipped), turned))
 
 
 def _odd_border(x: Any, axis: int, before: int, after: int, skipped: int) -> tuple[Array, Array]:

@@ -2,7 +2,8 @@
 
 The rule counts numbers and no seconds, so that a program that runs again gives the same bits: a
 call has as much work as it reads and writes numbers, and a product of matrices a fiftieth of its
-multiplications, if that is more. Of a kind of calls (the op, the types, the attributes) the
+multiplications, if that is more. A composite product, as a convolution, has the work of the many
+calls of NumPy that compute it at least. Of a kind of calls (the op, the types, the attributes) the
 reference runs first; with the call that brings the work of all to `ENOUGH` it is compiled, and all
 later calls run that code. What only moves numbers, or is computed by a library, stays with NumPy.
 """
@@ -32,8 +33,10 @@ from .options import is_invariant
 from .session import CompileOptions, default_session
 
 LARGE = 16384  # numbers; for less a compile does not pay soon
+COMPOSED = 100_000  # numbers that NumPy reads in the time of its calls for a convolution
 PER_NUMBER = 50  # multiplications that NumPy does in the time of one number
-COMPILED = ("contractions", "normalizations", "pointwise", "reductions", "transcendental")
+PRODUCT = "contractions"
+COMPILED = (PRODUCT, "normalizations", "pointwise", "reductions", "transcendental")
 AS_IT_IS = CompileOptions(precision=AS_WRITTEN)  # policies are for what the user compiles
 
 
@@ -52,7 +55,7 @@ _kinds: short_ways.Kinds[_Kind] = short_ways.Kinds()
 
 def run_large(op: Op, arrays: Sequence[Array], attrs: dict[str, Any]) -> Sequence[Array] | None:
     """The results of compiled code, or None where the reference is to run."""
-    if not any(x._data.size >= LARGE for x in arrays):
+    if op.rules.work != PRODUCT and not any(x._data.size >= LARGE for x in arrays):
         return None
     given = [_compact(x._data) for x in arrays]
     key = op, *((x.dtype, x.shape, axes) for x, axes in given), *attrs.values()
@@ -105,7 +108,7 @@ def _kind(
         whole = [v if k is None else broadcast(v, shape=x.shape, axes=k) for v, x, k in rows]
         return op.apply(whole, attrs)
 
-    from ..lower.work_class import CONTRACTIONS, work_class
+    from ..lower.work_class import work_class
 
     types = [
         x.type if k is None else x.type.with_shape(tuple(x.shape[i] for i in k))
@@ -118,9 +121,10 @@ def _kind(
         return _Kind(None)
     sizes = [float(v.type.size) for v in (*node.args, *node.results)]
     work = sum(sizes)
-    if found == CONTRACTIONS:
+    if found == PRODUCT:
         # of x[n, k] @ y[k, m] the root of all three sizes is n * k * m
         work = max(work, math.sqrt(math.prod(sizes[:2] + sizes[-1:])) / PER_NUMBER)
+        work = max(work, COMPOSED) if op.rules.body is None else work
     return _Kind(graph, work)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from ..ir.errors import ArgumentError
 from ..ir.tracebacks import hide_frames
 from ..trace import pytree
+from ..trace.arguments import wrong
 from ..trace.array import Array
 
 if TYPE_CHECKING:
@@ -127,13 +128,14 @@ class Pending:
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the result and give it, or raise the error of the call.
 
-        If it takes more than `timeout` seconds that is a `TimeoutError`.
+        If it takes more than `timeout` seconds that is a `TimeoutError`; a `timeout` that is no
+        number is an `ArgumentError`.
         """
-        return self._future.result(timeout)
+        return self._future.result(seconds("result: timeout", timeout))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the call's end; gives its error, or None."""
-        return self._future.exception(timeout)
+        return self._future.exception(seconds("exception: timeout", timeout))
 
     def done(self) -> bool:
         """Whether the call has ended."""
@@ -147,6 +149,17 @@ class Pending:
         import asyncio  # loaded where an event loop runs, and 20 ms to import elsewhere
 
         return asyncio.wrap_future(self._future).__await__()
+
+
+def seconds(what: str, timeout: Any) -> float | None:
+    """Check how long to wait; None is for ever, and no number an error about `what`."""
+    if timeout is None:
+        return None
+    is_real = isinstance(timeout, int | float | np.integer | np.floating)
+    if not is_real or isinstance(timeout, bool) or timeout != timeout:
+        fix = "give a number of seconds, or None to wait for the end"
+        raise wrong(what, timeout, "a number of seconds", fix)
+    return float(timeout) if timeout < threading.TIMEOUT_MAX else None
 
 
 # -- where calls are made --------------------------------------------------------------------------

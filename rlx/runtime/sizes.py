@@ -11,7 +11,7 @@ import numpy as np
 from ..backends.backend import MISS, Executable
 from ..backends.entries import Sizes, sized_entry
 from ..ir.bind import SizeChecks, concrete_type, concretize
-from ..ir.dims import Symbol
+from ..ir.dims import Dim, Symbol, concrete
 from ..ir.errors import SymbolicSizeError
 from ..ir.graph import Graph
 from ..ir.memory import Memory
@@ -45,12 +45,13 @@ def specialized(graph: Graph, compile: Compile, memory: Memory | None) -> Execut
 def bucketed(graph: Graph, compile: Compile, buckets: Buckets, memory: Memory | None) -> Executable:
     """An executable that pads arrays to the next larger of some sizes."""
     # with all of lowering, 20 ms to import
-    from ..lower.hir.pad_sizes import check_padding, pad_sizes
+    from ..lower.hir.pad_sizes import pad_sizes
+    from ..lower.hir.places import check_padding
 
     tables = dict(buckets)
     symbols = {s.name: s for t in graph.param_types for s in t.symbols}
     _check_buckets(symbols.keys(), tables)
-    made: dict[tuple[int, ...], Callable[..., Any]] = {}
+    made: dict[tuple[int, ...], tuple[Callable[..., Any], list[tuple[Dim, np.dtype]]]] = {}
     known: list[str] = []
     check_sizes = SizeChecks(graph)
 
@@ -62,13 +63,16 @@ def bucketed(graph: Graph, compile: Compile, buckets: Buckets, memory: Memory | 
         key = tuple(chosen.values())
         with compiling:
             if key not in made:
-                made[key] = _hitting(compile(pad_sizes(graph, chosen)))
+                padded, read = pad_sizes(graph, chosen)
+                dtypes = [p.dtype for p in padded.params[len(graph.params) :]]
+                made[key] = _hitting(compile(padded)), [*zip(read, dtypes, strict=True)]
                 known.append(", ".join(map("{} = {}".format, names, key)))
         types = graph.param_types
         pairs = [(concrete_type(t, sizes).shape, concrete_type(t, chosen).shape) for t in types]
         results = [concrete_type(t, sizes).shape for t in graph.result_types]
-        numbers = [np.asarray(sizes[name], np.int32) for name in names]
-        return _padding(made[key], pairs, numbers, results, memory)
+        entry, read = made[key]
+        numbers = [np.asarray(concrete(size, sizes), dtype) for size, dtype in read]
+        return _padding(entry, pairs, numbers, results, memory)
 
     return Executable(
         sized_entry(graph.param_types, make),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 from ..ir.errors import ArgumentError
 from ..trace.arguments import callable_of, wrong
-from .queue import Queue, entered
+from .queue import Queue, entered, seconds
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -74,7 +74,7 @@ class Stream:
         If that takes more than `timeout` seconds it is a `TimeoutError`. Errors of calls come out
         where their results are asked for, not here.
         """
-        self.record().wait(timeout)
+        self.record().wait(seconds("synchronize: timeout", timeout))
 
     def submit(self, job: Callable[[], Any]) -> Future[Any]:
         """Call `job`, a function without arguments; gives a future of its result.
@@ -107,7 +107,7 @@ class Event:
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until it is reached; more than `timeout` seconds are a `TimeoutError`."""
-        self._future.result(timeout)
+        self._future.result(seconds("wait: timeout", timeout))
 
     def __repr__(self) -> str:
         return f"<Event, {'reached' if self.done() else 'not reached'}>"

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..body import FromParts, Library, Pointwise
+from ..body import FromParts, Part, Pointwise
 from ..errors import DtypeError
 from ..graph import OPS, Value
 from ..op import ALIGNED, Parts, define, is_linear
@@ -178,7 +178,7 @@ def real(x: Type) -> Type:
 
 
 real.reference(np.real)
-real.body(Library())
+real.body(Part())
 real.parts(lambda x: x.re)
 real.transpose(lambda ct, x: [convert(ct, dtype=x.dtype)])
 real.batch(ALIGNED)
@@ -194,7 +194,7 @@ def imag(x: Type) -> Type:
 
 
 imag.reference(np.imag)
-imag.body(Library())
+imag.body(Part())
 imag.parts(lambda x: x.im)
 
 
