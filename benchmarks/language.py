@@ -81,7 +81,7 @@ def speed(threads: int) -> list[str]:
     from rlx.cli.bench import STEPS, OfLlamaCpp, OfRlx
 
     with tempfile.TemporaryDirectory() as folder:
-        files = {"Q4_1": smollm(), **_requantized(Path(folder))}
+        files = {"Q4_1": smollm(), **requantized(Path(folder))}
         engines: list[Any] = [OfRlx(rlx.models.load(smollm(), compute="int8"))]
         engines += [OfLlamaCpp(str(x), max(ROWS), max((*PROMPTS, 256))) for x in files.values()]
         ids = np.random.default_rng(0).integers(0, 49152, max((*PROMPTS, 256))).tolist()
@@ -104,7 +104,7 @@ def speed(threads: int) -> list[str]:
     return [head, "| --- |" + " --: |" * 6, *lines]
 
 
-def _requantized(folder: Path) -> dict[str, Path]:
+def requantized(folder: Path) -> dict[str, Path]:
     """The model in other formats, by llama.cpp's own tool."""
     import llama_cpp
 

@@ -2,9 +2,10 @@
 
 - `http`: tokens per second of 16 streams over HTTP, against the library in this process, in turns.
 - `step`: what a step of 16 sequences takes without the model: scheduler, pages, batches, texts.
-- `llama`: llama.cpp's server on the same file: 8 and 16 requests at once, and the first token of a
-  prompt of 64 tokens; in turns. It needs `pip install "llama-cpp-python[server]"`.
-- `gap`: the longest gap of 8 streams while a long prompt comes in, in median steps.
+- `llama`: llama.cpp's server on the same file and in its own formats: 8 and 16 requests at once,
+  and the first token of a prompt of 64 tokens; in turns, for 3 minutes. It needs
+  `pip install "llama-cpp-python[server]"`.
+- `gap`: gaps of 8 streams while a prompt of 4,096 tokens comes in, in median steps before it.
 - `leave`: 1,000 callers that leave at random moments; what is left a second later.
 - `soak`: random requests and adapters for SECONDS; no recompile, no growth.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import importlib.util
 import itertools
 import json
@@ -24,9 +26,10 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +38,13 @@ import numpy as np
 import rlx
 from rlx.serve import Engine
 
+from .language import requantized
+
 STREAMS, TOKENS, ROUNDS = 16, 48, 3
+FEW = 32  # tokens of each stream where the other server takes long
+LONG = 4096  # tokens of a long prompt
 CALLERS = 1000
+EVENT = b"data: {"
 SECONDS = float(os.environ.get("SECONDS", "600"))
 WORKERS = os.environ.get("SERVE_WORKERS", "0 1").split()
 TEXT = "The history of the bridge over the river begins long before the town had walls. " * 40
@@ -93,9 +101,9 @@ def ours(workers: str = "0", *more: str) -> Any:
     return serving(line, "/ready")
 
 
-def theirs() -> Any:
-    """llama.cpp's server, of its Python package."""
-    line = ["-m", "llama_cpp.server", "--model", str(file()), "--port", "{port}"]
+def theirs(path: Path) -> Any:
+    """llama.cpp's server, of its Python package, which answers one request after the other."""
+    line = ["-m", "llama_cpp.server", "--model", str(path), "--port", "{port}"]
     line += ["--interrupt_requests", "false"]  # else a request ends the one before it
     return serving([*line, "--n_ctx", "2048", "--n_threads", str(os.cpu_count())], "/v1/models")
 
@@ -106,20 +114,44 @@ def get(port: int, path: str) -> str:
         return answer.read().decode()
 
 
-async def stream(port: int, body: dict[str, Any], leave: float = float("inf")) -> list[float]:
-    """Ask for a stream, and return when each part of the text came; leave it after a while."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+class Caller(asyncio.Protocol):
+    """One who sends a `request` for a stream, and notes when each part of the text came."""
+
+    def __init__(self, request: bytes) -> None:
+        self.times: list[float] = []
+        self.ended = asyncio.get_running_loop().create_future()
+        self._request, self._rest = request, b""
+        self.transport: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        data = self._rest + data
+        self.times += [time.perf_counter()] * data.count(EVENT)
+        self._rest = data[1 - len(EVENT) :]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+async def called(port: int, body: dict[str, Any]) -> Caller:
+    """Who has asked for a stream."""
     text = json.dumps({"stream": True, **body}).encode()
     head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    writer.write(f"{head}Content-Length: {len(text)}\r\nConnection: close\r\n\r\n".encode() + text)
-    times: list[float] = []
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(leave if leave < float("inf") else None):
-            async for line in reader:
-                if line.startswith(b"data: {"):
-                    times.append(time.perf_counter())
-    writer.close()
-    return times
+    request = f"{head}Content-Length: {len(text)}\r\nConnection: close\r\n\r\n".encode() + text
+    make = functools.partial(Caller, request)
+    return (await asyncio.get_running_loop().create_connection(make, "127.0.0.1", port))[1]
+
+
+async def stream(port: int, body: dict[str, Any], leave: float | None = None) -> list[float]:
+    """Ask for a stream, and return when each part of the text came; leave it after a while."""
+    caller = await called(port, body)
+    await asyncio.wait([caller.ended], timeout=leave)
+    caller.transport.abort()
+    return caller.times
 
 
 async def streams(port: int, texts: list[str], tokens: int) -> list[list[float]]:
@@ -128,12 +160,12 @@ async def streams(port: int, texts: list[str], tokens: int) -> list[list[float]]
     return await asyncio.gather(*(stream(port, {"prompt": x, **how}) for x in texts))
 
 
-def rate(port: int, count: int) -> float:
+def rate(port: int, count: int, tokens: int = TOKENS) -> float:
     """Tokens per second of some streams at once."""
     start = time.perf_counter()
-    found = asyncio.run(streams(port, fresh(count), TOKENS))
-    assert all(len(times) >= TOKENS // 2 for times in found), [len(x) for x in found]
-    return count * TOKENS / (time.perf_counter() - start)
+    found = asyncio.run(streams(port, fresh(count), tokens))
+    assert all(len(times) >= tokens // 2 for times in found), [len(x) for x in found]
+    return count * tokens / (time.perf_counter() - start)
 
 
 def engine() -> Engine:
@@ -203,57 +235,70 @@ def step() -> None:
 
 
 def llama() -> None:
-    """llama.cpp's server on the same file."""
-    first = {"prompt": TEXT[:290], "max_tokens": 1, "temperature": 0}
+    """llama.cpp's server on the same file, and on its own formats."""
 
     def soon(port: int) -> float:
+        """Milliseconds to the first token."""
         start = time.perf_counter()
-        asked = {**first, "prompt": f"{random.random()} {first['prompt']}"}
-        return asyncio.run(stream(port, asked))[0] - start
+        asked = {"prompt": f"{random.random()} {TEXT[:290]}", "max_tokens": 1, "temperature": 0}
+        return 1000 * (asyncio.run(stream(port, asked))[0] - start)
 
-    with ours(WORKERS[-1]) as (mine, _), theirs() as (other, _):
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        files = {"Q4_1": file(), **requantized(Path(folder))}
+        ports = [stack.enter_context(x)[0] for x in (ours("0"), *map(theirs, files.values()))]
+        for port in ports:
+            rate(port, 1)
         for count in (8, 16):
-            rates = [(rate(mine, count), rate(other, count)) for _ in range(ROUNDS)]
-            found = [statistics.median(x) for x in zip(*rates, strict=True)]
-            ratio = statistics.median(a / b for a, b in rates)
-            print(
-                f"{count} at once: rlx {found[0]:.0f} tok/s, llama.cpp {found[1]:.0f} "
-                f"({ratio:.2f}x)"
-            )
-        times = [(soon(mine), soon(other)) for _ in range(3 * ROUNDS)]
-        found = [1000 * statistics.median(x) for x in zip(*times, strict=True)]
-        ratio = statistics.median(a / b for a, b in times)
-        print(
-            f"first token of about 64: rlx {found[0]:.0f} ms, llama.cpp {found[1]:.0f} "
-            f"({ratio:.2f}x)"
-        )
+            rounds = [[rate(port, count, FEW) for port in ports] for _ in range(ROUNDS)]
+            show(f"{count} at once, tok/s", rounds, list(files))
+        show("first token of about 64, ms", [[*map(soon, ports)] for _ in range(3 * ROUNDS)], files)
+
+
+def show(what: str, rounds: list[list[float]], peers: Iterable[str]) -> None:
+    """Print medians of rounds, ours first, and the ratios of ours to those of the peers."""
+    found = [statistics.median(x) for x in zip(*rounds, strict=True)]
+    parts = [f"{what}: rlx {found[0]:.0f}"]
+    for i, name in enumerate(peers, 1):
+        ratio = statistics.median(x[0] / x[i] for x in rounds)
+        parts.append(f"llama.cpp {name} {found[i]:.0f} ({ratio:.2f}x)")
+    print(", ".join(parts), flush=True)
 
 
 def gap() -> None:
     """The longest gap of streams while a long prompt comes in."""
+    tokenizer = rlx.models.load(file()).tokenizer
+    long = tokenizer.decode(tokenizer.encode(TEXT * 10)[: LONG - 8])
 
     async def both(port: int) -> tuple[list[list[float]], float, float]:
-        texts = [asyncio.ensure_future(streams(port, prompts(8), 150))]
-        await asyncio.sleep(2.0)
+        how = {"max_tokens": 2000, "temperature": 0}
+        callers = [await called(port, {"prompt": x, **how}) for x in fresh(8)]
+        while min(len(x.times) for x in callers) < TOKENS:
+            await asyncio.sleep(0.01)
         start = time.perf_counter()
-        await stream(port, {"prompt": TEXT[:3000] * 2, "max_tokens": 1})
-        return (await texts[0]), start, time.perf_counter()
+        await stream(port, {"prompt": f"{random.random()} {long}", "max_tokens": 1})
+        end = time.perf_counter()
+        assert not any(x.ended.done() for x in callers), "a stream ended before"
+        for caller in callers:
+            caller.transport.abort()
+        return [x.times for x in callers], start, end
 
-    with ours(WORKERS[-1]) as (port, _):
-        rate(port, 8)
-        found, start, end = asyncio.run(both(port))
-    gaps, before = [], []
-    for times in found:
-        for a, b in itertools.pairwise(times):
-            if a < start:
-                before.append(b - a)
-            elif a < end:
-                gaps.append(b - a)
-    median = statistics.median(before)
-    print(
-        f"a long prompt in {end - start:.2f} s: the longest gap {1000 * max(gaps):.0f} ms is "
-        f"{max(gaps) / median:.1f} median steps of {1000 * median:.0f} ms"
-    )
+    for workers in WORKERS:
+        with ours(workers, "--cache", "512M") as (port, _):
+            rate(port, 8)
+            rounds = [asyncio.run(both(port)) for _ in range(ROUNDS)]
+        found, seconds = [], statistics.median(end - start for _, start, end in rounds)
+        for streams, start, end in rounds:
+            pairs = [pair for times in streams for pair in itertools.pairwise(times)]
+            usual = statistics.median(b - a for a, b in pairs if b < start)
+            gaps = [b - a for a, b in pairs if b > start and a < end]
+            found.append((1000 * usual, statistics.median(gaps) / usual, max(gaps) / usual))
+        print(
+            f"gap, {workers} workers: while a prompt of {LONG} tokens comes in within "
+            f"{seconds:.1f} s, in steps of {statistics.median(x[0] for x in found):.0f} ms: "
+            f"median {statistics.median(x[1] for x in found):.2f}, longest of each round "
+            f"{', '.join(f'{x[2]:.2f}' for x in found)}",
+            flush=True,
+        )
 
 
 def leave() -> None:

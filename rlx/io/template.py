@@ -105,7 +105,7 @@ class ChatTemplate:
                 "the chat template changes a content, and then there are other special tokens",
                 fix="leave out of the contents what becomes the name of one",
             )
-        return tokenizer.encode(plain, parse_special=True)
+        return list(_ids(tokenizer, plain, names, {}))
 
     def _rendered(self, messages: Any, add: bool, tools: Any, now: float) -> str:
         variables = {**self._variables, "messages": messages, "tools": tools, "now": now}

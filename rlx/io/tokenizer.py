@@ -7,7 +7,6 @@ merged. The names and patterns are those of llama.cpp (`llama-vocab.cpp`).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from ..ir.errors import ArgumentError, BoundsError
 from ..ir.files import as_path, reaching
+from ..ir.lazy import lazy
 from ..trace.arguments import flag, members, wrong
 from ..trace.axes import integer
 from .contents import refuse, shown
@@ -60,7 +60,7 @@ class Tokenizer:
         self, inner: Any, special: Mapping[str, int], ids: Mapping[str, int | None]
     ) -> None:
         self._inner, self.special = inner, dict(special)
-        self._lock = threading.Lock()  # held while the library is told how to take special names
+        inner.encode_special_tokens = True  # as text
         for name in NAMES:
             setattr(self, name, ids.get(name))
         self._adds_bos, self._adds_eos = bool(ids.get("add_bos")), bool(ids.get("add_eos"))
@@ -144,15 +144,14 @@ class Tokenizer:
         """
         if not isinstance(text, str):
             raise wrong("encode: text", text, "a text", "give a str")
-        is_text = not flag("encode: parse_special", parse_special)
+        inner = self._parser if flag("encode: parse_special", parse_special) else self._inner
         is_whole = flag("encode: add_special", add_special)
-        with self._lock:
-            self._inner.encode_special_tokens = is_text
-            try:
-                ids = self._inner.encode(text, add_special_tokens=is_whole).ids
-            except TypeError:  # half of a surrogate pair
-                fix = 'replace what is no letter: text.encode("utf-8", "replace").decode()'
-                raise wrong("encode: text", text, "Unicode", fix) from None
+        try:  # a batch, since other threads go on meanwhile only then
+            (found,) = inner.encode_batch_fast([text], add_special_tokens=is_whole)
+        except TypeError:  # half of a surrogate pair
+            fix = 'replace what is no letter: text.encode("utf-8", "replace").decode()'
+            raise wrong("encode: text", text, "Unicode", fix) from None
+        ids = found.ids
         if not is_whole:
             return ids
         first = [self.bos] if self._adds_bos and self.bos is not None else []
@@ -174,6 +173,11 @@ class Tokenizer:
             if type(number) is not int or not 0 <= number < count:
                 number = self._checked([number])[0]
             yield stream.step(self._inner, number) or ""
+
+    @lazy
+    def _parser(self) -> Any:
+        """A copy of the library's tokenizer that finds the names of special tokens."""
+        return type(self._inner).from_str(self._inner.to_str())
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
         numbers = [integer("decode: a token", i) for i in members("decode: the tokens", ids)]

@@ -21,14 +21,20 @@ def tokens_of(verb: str, given: Any, tokenizer: Tokenizer | None) -> tuple[list[
     Prompts are texts or lists of tokens. `verb` names the function in errors. Raises an
     `ArgumentError` for what is neither, and for texts without a `tokenizer`.
     """
-    items = [given] if isinstance(given, str) else list(members(f"{verb}: prompts", given))
-    is_one = isinstance(given, str) or all(isinstance(x, int | np.integer) for x in items)
-    return [_tokens(verb, x, tokenizer) for x in ([given] if is_one else items)], is_one
+    if isinstance(given, str):
+        return [_tokens(verb, given, tokenizer)], True
+    items = members(f"{verb}: prompts", given)
+    if all(issubclass(kind, int | np.integer) for kind in set(map(type, items))):
+        return [_tokens(verb, items, tokenizer)], True
+    return [_tokens(verb, x, tokenizer) for x in items], False
 
 
 def _tokens(verb: str, given: Any, tokenizer: Tokenizer | None) -> list[int]:
     if not isinstance(given, str):
-        return [integer(f"{verb}: a token", x) for x in members(f"{verb}: a prompt", given)]
+        items = members(f"{verb}: a prompt", given)
+        if set(map(type, items)) == {int}:  # as of nearly all, and there may be thousands
+            return list(items)
+        return [integer(f"{verb}: a token", x) for x in items]
     if tokenizer is None:
         raise ArgumentError(
             f"{verb}: the model has no tokenizer",

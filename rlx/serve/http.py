@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -34,6 +33,7 @@ from .tools import Calls, Tools
 from .writer import Writer
 
 OLD = 30.0  # seconds without a step, after which the server says that it is ill
+WELL = ("ok", "degraded")  # states in which it computes; in the latter with fewer workers
 
 
 @final
@@ -57,14 +57,9 @@ class Server:
         Returns who hears of them. Raises a `BadRequest` for what the engine refuses.
         """
         made: list[Listener] = []
-        form = asked.options.get("schema"), asked.options.get("regex")
         try:
-            await asyncio.to_thread(self.engine.model.formats.guide, *form)  # kept ready then
-            for prompt in asked.prompts:
-                if asked.is_chat:  # a template runs in a process: others go on meanwhile
-                    tools = None if asked.tools is None else asked.tools.given
-                    write = functools.partial(self.engine.model.chat_ids, prompt, tools=tools)
-                    prompt = await asyncio.to_thread(write)
+            # in a thread, since long prompts take long: the streams of others go on meanwhile
+            for prompt in await asyncio.to_thread(self._prompts, asked):
                 for listener in self._samples(prompt, asked, tenant):
                     made.append(listener)  # one by one: an error cancels those before it
         except QueueFullError as error:
@@ -75,7 +70,16 @@ class Server:
             raise BadRequest(f"{error.what}; {error.fix}") from None
         return made
 
-    def _samples(self, prompt: Any, asked: Asked, tenant: str) -> Iterator[Listener]:
+    def _prompts(self, asked: Asked) -> list[list[int]]:
+        """The tokens of each prompt; the form of the answer is made ready, too."""
+        model, options = self.engine.model, asked.options
+        model.formats.guide(options.get("schema"), options.get("regex"))
+        if not asked.is_chat:
+            return model.prompts(asked.prompts)[0]
+        tools = None if asked.tools is None else asked.tools.given
+        return [model.chat_ids(messages, tools=tools) for messages in asked.prompts]
+
+    def _samples(self, prompt: Sequence[int], asked: Asked, tenant: str) -> Iterator[Listener]:
         """One request for each sample of a prompt; the others share what the first computes."""
         after = None
         start = asked.options.get("seed", secrets.randbits(32))
@@ -150,16 +154,25 @@ class Server:
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether steps go on, and what is known of it."""
-        age, numbers = time.monotonic() - self.engine.beat, self.engine.numbers()
-        is_well = self.engine.error is None and age < OLD
-        return is_well, {
-            "status": "ok" if is_well else "failed",
-            "seconds_since_step": round(age, 3),
-            "running": numbers["running"],
-            "waiting": numbers["waiting"],
+        age, states = time.monotonic() - self.engine.beat, self.engine.states()
+        status, numbers = self._status(age, len(states)), self.engine.numbers()
+        return status in WELL, {
+            "status": status,
+            "seconds_since_step": None if status == "replacing" else round(age, 3),
+            "running": numbers.get("running", 0),
+            "waiting": numbers.get("waiting", 0),
             # without the numbers of processes: who asks needs no key
-            "workers": [{k: x for k, x in w.items() if k != "pid"} for w in self.engine.states()],
+            "workers": [{k: x for k, x in w.items() if k != "pid"} for w in states],
         }
+
+    def _status(self, age: float, workers: int) -> str:
+        """In a word how it is, so many seconds after the last step, with so many workers."""
+        if self.engine.error is None and workers < self.engine.count:
+            if not workers:
+                return "replacing"  # who waits is served as soon as one is there
+            if age < OLD:
+                return "degraded"
+        return "ok" if self.engine.error is None and age < OLD else "failed"
 
 
 def application(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import queue
 import threading
 from collections.abc import Callable, Mapping
@@ -227,7 +228,10 @@ class Lane:
 
 
 def _heard(process: Process) -> Any:
-    return from_bytes(process.connection.recv_bytes(MOST_BYTES), FROM_WORKERS)
+    found = from_bytes(process.connection.recv_bytes(MOST_BYTES), FROM_WORKERS)
+    if not isinstance(found, Failed) and not all(map(math.isfinite, found.numbers.values())):
+        raise Garbled("numbers that cannot be true")
+    return found
 
 
 def _send(connection: Any, outbox: queue.SimpleQueue[Any]) -> None:

@@ -43,7 +43,8 @@ class Metrics:
         )  # fmt: skip
         if engine is None:
             return
-        for name in engine.numbers():
+        there = engine.numbers()
+        for name in (x for x in ABOUT if x in there):
             gauge = Gauge(f"rlx_{name}", ABOUT[name], registry=self._registry)
             gauge.set_function(functools.partial(_number, engine, name))
 

@@ -18,6 +18,7 @@ from .tools import Called, Tools, tools_of
 
 MOST_SAMPLES = 16
 DEFAULT_TOKENS = 256  # of an answer where a request does not say
+NEVER = -9999.0  # the logarithm of no probability, in OpenAI's answers
 # field -> kind, least, greatest
 NUMBERS: dict[str, tuple[type, float, float]] = {
     "max_tokens": (int, 0, 2**31 - 1),
@@ -378,13 +379,13 @@ def logprobs_of(names: Names, tokenizer: Any, found: Completion, first: int = 0)
     if not names.is_chat:
         return {
             "tokens": [text(t) for t, _, _ in rows],
-            "token_logprobs": [p for _, p, _ in rows],
-            "top_logprobs": [{text(t): p for t, p in most.items()} for *_, most in rows],
+            "token_logprobs": [_logprob(p) for _, p, _ in rows],
+            "top_logprobs": [{text(t): _logprob(p) for t, p in most.items()} for *_, most in rows],
         }
 
     def entry(token: int, logprob: float) -> dict[str, Any]:
         word = text(token)
-        return {"token": word, "logprob": logprob, "bytes": list(word.encode())}
+        return {"token": word, "logprob": _logprob(logprob), "bytes": list(word.encode())}
 
     return {
         "content": [
@@ -392,6 +393,11 @@ def logprobs_of(names: Names, tokenizer: Any, found: Completion, first: int = 0)
             for t, p, most in rows
         ]
     }
+
+
+def _logprob(given: float) -> float:
+    """A logarithm as a number that JSON has; NaN of a broken model is none."""
+    return max(NEVER, given)  # in this order: no comparison with NaN holds
 
 
 def end_of(reason: str) -> str:

@@ -24,6 +24,7 @@ class Writer(abc.ABC):
     error: BaseException | None  # why it takes no requests any more
     adapters: Adapters | None = None  # those that requests may choose
     beat: float  # when it last went on, on the clock `time.monotonic`
+    count: int = 0  # processes that compute for it when all are there
 
     @abc.abstractmethod
     def submit(self, prompt: str | Sequence[int], **options: Any) -> Ticket:
