@@ -8,12 +8,12 @@ import math
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple, final
 
 from ..ir.errors import WorkerLostError
 from ..workers.pool import FIRST_PAUSE, LONGEST_PAUSE, MAIN, MOST_STARTS
 from ..workers.process import Process
+from ..workers.rings import Torn
 from .engine import Ticket
 from .weight_files import WeightFiles
 from .weights import Handle
@@ -38,6 +38,9 @@ from .wire import (
 
 OTHERWISE = ("seed", "tenant", "priority")  # options in which requests may differ
 ENDS = ("", "stop", "length", "deadline", "cancelled", "error")  # reasons for them; "" is none
+# what nobody does to itself, unless it takes the memory of the whole machine, and how much that
+# death says against a request, compared with others
+FROM_OUTSIDE, LITTLE = "was ended by SIGKILL", 0.25
 IsUsed = Callable[[Handle], bool]
 
 
@@ -68,7 +71,7 @@ class Job:
         self.lane: Lane | None = None
         self.is_fresh = True  # it has no token of the worker it is with
         self.is_suspect = False
-        self.kills = 0  # workers that died over it since its last token
+        self.blame = 0.0  # for workers that died over it since its last token, 1 for most
 
     @property
     def key(self) -> bytes:
@@ -107,7 +110,7 @@ class Job:
             self.ticket.tell(piece)
         if news.tokens:
             self.is_fresh = self.is_suspect = False
-            self.kills = 0
+            self.blame = 0.0
         if news.reason:
             self.ticket.error = news.error or self.ticket.error
             self.end(news.reason)
@@ -138,14 +141,16 @@ class Lane:
 
     def run(self, heard: Heard, ends: threading.Event) -> None:
         """Keep a worker for as long as there is a use for it."""
-        unborn = 0
+        unborn, has_begun = 0, False
         while self.failure is None:
             self._outbox = queue.SimpleQueue()  # who sets `ends` posts a `Stop` after that
             if ends.is_set():
                 return
             how = self._life_of_one(heard)
-            unborn = 0 if self.is_ready else unborn + 1
-            if unborn == MOST_STARTS and self.failure is None:
+            unborn, has_begun = unborn + 1, has_begun or self.is_ready
+            if has_begun:  # so another one will begin, sooner or later
+                self.failure = None
+            elif unborn == MOST_STARTS and self.failure is None:
                 self.failure = WorkerLostError(
                     f"{unborn} workers ended before they began: the last one {how}", fix=MAIN
                 )
@@ -181,19 +186,19 @@ class Lane:
         self.probe = job if job.is_suspect else None
         self.post(job.message(now, after))
 
-    def empty(self) -> list[Job]:
-        """Take the jobs of a worker that died; those that may have killed it are suspects."""
+    def empty(self, how: str) -> tuple[list[Job], Job | None]:
+        """Take the jobs of a worker that died: all are suspects, and one may be to blame."""
         jobs = list(self.jobs.values())
         fresh = [job for job in jobs if job.is_fresh]
-        culprit = self.probe or (fresh[0] if len(fresh) == 1 else None)
-        if culprit is not None:
-            culprit.kills += 1
+        blamed = self.probe or (fresh[0] if len(fresh) == 1 else None)
+        if blamed is not None:
+            blamed.blame += LITTLE if how == FROM_OUTSIDE else 1.0
         for job in jobs:
             job.lane, job.is_fresh, job.is_suspect = None, True, True
         self.jobs, self.probe, self.numbers, self.adapters = {}, None, {}, {}
         self.weights = {0}
         self.is_ready = False
-        return jobs
+        return jobs, blamed
 
     def _life_of_one(self, heard: Heard) -> str:
         """Start a worker and hear it to its end; how it ended."""
@@ -203,14 +208,13 @@ class Lane:
             self.failure = error
             return str(error)
         outbox = self._outbox
-        sender = threading.Thread(target=_send, args=(process.connection, outbox), daemon=True)
+        sender = threading.Thread(target=_send, args=(process, outbox), daemon=True)
         sender.start()
         try:
             self._hear(process, heard)
-        except (EOFError, OSError):  # it has ended
-            pass
-        except Exception as error:  # what it said cannot be understood
-            process.kill(f"was ended after {type(error).__name__}: {error}")
+        except Exception as error:  # it has ended, or what it said cannot be understood
+            if isinstance(error, Torn) or not isinstance(error, EOFError | OSError):
+                process.kill(f"was ended after {type(error).__name__}: {error}")
         outbox.put(None)
         sender.join()
         return process.end()
@@ -234,7 +238,11 @@ def _heard(process: Process) -> Any:
     return found
 
 
-def _send(connection: Any, outbox: queue.SimpleQueue[Any]) -> None:
-    with suppress(OSError):  # who should hear it is dead
+def _send(process: Process, outbox: queue.SimpleQueue[Any]) -> None:
+    try:
         while (message := outbox.get()) is not None:
-            connection.send_bytes(to_bytes(message))
+            process.connection.send_bytes(to_bytes(message))
+    except Torn as error:
+        process.kill(f"was ended after {type(error).__name__}: {error}")
+    except OSError:  # who should hear it is dead
+        pass

@@ -6,8 +6,12 @@ with others, at the next token and with the same bits: all that a token depends 
 the tokens before it, and the seed.
 
 A request may be what kills workers. After a death each request of the worker is a suspect: one at a
-time of them is given to a worker, until it has its next token. Whoever kills two workers in that
-way, or alone from the beginning, is refused.
+time of them is given to a worker, until it has its next token. It is to blame if that worker dies
+first, or another one where it alone has no token yet. It is refused when it is to blame for two
+deaths in a row, without a token between them, and for one more for each death of the last minute
+that nobody is to blame for: workers that are killed from outside die at any moment, so also soon
+after they were given a suspect. SIGKILL, which comes from there, counts a quarter. So who kills
+alone is known after two deaths, who does so in company after four, and innocent ones go on.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ from .writer import Writer
 OF_REQUESTS = ("priority", "tenant", "adapter")  # options that are not those of the text
 MOMENT = 0.1  # seconds that `step` waits for news
 MOST_REFUSED = 1024  # requests that are remembered because they killed workers
+WHILE = 60.0  # seconds for which deaths that nobody is to blame for speak for requests
 
 
 @final
@@ -55,10 +60,11 @@ class Workers(Writer):
     shared out).
 
     A dead worker is replaced, and its requests go on with the others, at the next token and with
-    the same bits. A request that kills two workers ends with the reason "error", and `generate`
-    raises its `WorkerLostError`; it is refused when it comes again. `adapters` are those that
-    requests may choose, as many as the engines have room for. Workers that cannot begin are a
-    `WorkerLostError`, or the error of `make`. Use it in a `with` block, or `close` it.
+    the same bits. A request that kills two workers, and more if workers die without it, too, ends
+    with the reason "error", and `generate` raises its `WorkerLostError`; it is refused when it
+    comes again. `adapters` are those that requests may choose, as many as the engines have room
+    for. Workers that cannot begin are a `WorkerLostError`, or the error of `make`. Use it in a
+    `with` block, or `close` it.
     """
 
     adapters: Adapters
@@ -95,6 +101,7 @@ class Workers(Writer):
         self._jobs: dict[Ticket, Job] = {}
         self._pending: deque[Job] = deque()  # those that no worker has
         self._refused: dict[bytes, None] = {}
+        self._unblamed: deque[float] = deque()  # when workers died that nobody is to blame for
         self._files = WeightFiles()
         self._news = threading.Condition(threading.RLock())
         self._swap = threading.Lock()  # held by who writes weights
@@ -309,11 +316,17 @@ class Workers(Writer):
     def _lose(self, lane: Lane, how: str) -> None:
         """Take the requests of a lane whose worker died, to give them to others."""
         with self._news:
-            self.restarts += lane.is_ready
-            jobs = lane.empty()
-            for job in [job for job in jobs if job.kills == MOST_KILLS]:
-                self._refuse(job, how)
-                jobs.remove(job)
+            was_ready, now = lane.is_ready, time.monotonic()
+            self.restarts += was_ready
+            jobs, blamed = lane.empty(how)
+            while self._unblamed and self._unblamed[0] < now - WHILE:
+                self._unblamed.popleft()
+            if blamed is None and was_ready:
+                self._unblamed.append(now)
+            if blamed is not None and blamed.blame >= MOST_KILLS + len(self._unblamed):
+                self._refuse(blamed, how)
+                jobs.remove(blamed)
+            jobs.sort(key=lambda job: job.blame)  # innocent ones go on first
             self._pending.extendleft(reversed(jobs))
             self._give_all()
             lost = [x.failure for x in self._lanes if x.failure is not None]

@@ -1,9 +1,9 @@
 """A process that computes for this one: messages, signs of life, and its end.
 
-It is started afresh, not forked, and asked over a pipe. In a few bytes that both share it says
-until when it will give its next sign of life; a thread here kills those that do not, as a process
-that was stopped or that hangs in native code. Messages to a process that is dead raise an
-`OSError`, those from it an `EOFError`: nobody waits for what will never come.
+It is started afresh, not forked, and asked over a channel (`rings.py`). In a few bytes that both
+share it says until when it will give its next sign of life; a thread here kills those that do not,
+as a process that was stopped or that hangs in native code. Messages to a process that is dead raise
+an `OSError`, those from it an `EOFError`: nobody waits for what will never come.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, final
 
 from ..ir.config import THREADS
 from ..ir.errors import AttributeValueError
+from .rings import Channel
 
 CONTEXT = multiprocessing.get_context("spawn")
 START = 120.0  # seconds that a process may take to begin
@@ -73,11 +74,10 @@ class Process:
         memory: int | None = None,
         threads: int | None = None,
     ) -> None:
-        self.connection, theirs = CONTEXT.Pipe()
-        shared = CONTEXT.RawArray("d", 2)
-        self.life = Life(shared)
+        self.connection, theirs = Channel.pair()
+        self.life = Life(self.connection.signs)
         self.life.beat(START)
-        given = (theirs, shared, memory, threads, target, args)
+        given = (theirs, memory, threads, target, args)
         self._process = CONTEXT.Process(target=_main, args=given, name="rlx worker")
         self._lock = threading.Lock()
         self._deadline = float("inf")
@@ -194,8 +194,7 @@ atexit.register(_watch.end_all)  # before multiprocessing waits for them
 
 
 def _main(
-    connection: Any,
-    shared: Any,
+    connection: Channel,
     memory: int | None,
     threads: int | None,
     target: Callable[..., None],
@@ -206,7 +205,7 @@ def _main(
         os.environ[THREADS] = str(threads)
     if memory is not None:
         bound_memory(memory)
-    target(connection, Life(shared), *args)
+    target(connection, Life(connection.signs), *args)
 
 
 def is_orphan() -> bool:
