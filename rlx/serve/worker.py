@@ -1,4 +1,4 @@
-"""An engine in a process of its own: requests come over a pipe, tokens go back.
+"""An engine in a process of its own: requests come over a channel, tokens go back.
 
 `workers.py` starts it and knows all requests; what is here may die at any moment. Messages are
 those of `wire.py`.

@@ -18,7 +18,7 @@ import select
 import struct
 import sys
 import zlib
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Pipe
 from multiprocessing.heap import Arena
 from typing import Any, Self, final
 
@@ -97,13 +97,7 @@ class Channel:
     and one receives. `signs` are a few numbers in memory of both sides.
     """
 
-    def __init__(
-        self,
-        memory: Arena,
-        is_first: bool,
-        bells: tuple[Connection, Connection],
-        socket: Connection,
-    ) -> None:
+    def __init__(self, memory: Arena, is_first: bool, bells: tuple[Any, Any], socket: Any) -> None:
         self._given = memory, is_first, bells, socket
         self._from, self._to = (bell.fileno() for bell in bells)
         self._socket, view = socket, memoryview(memory.buffer)
