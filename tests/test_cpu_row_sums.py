@@ -96,3 +96,26 @@ def test_the_order_of_the_loops_is_always_the_same() -> None:
     x, w = (np.random.default_rng(0).random(s, np.float32) for s in ((60, 20), (90, 1, 1)))
     fns = [rlx.jit(lambda x, w: abs(x + w).sum((0, 1))) for _ in range(8)]
     assert len({np.asarray(fn(x, w)).tobytes() for fn in fns}) == 1
+
+
+@pytest.mark.parametrize("shape", [(768, 512), (1001, 700), (65, 5000), (130, 1 << 13)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_batch_invariant_sums_have_the_bits_that_they_have_along_memory(
+    shape: tuple[int, int], dtype: str, found: list[bool]
+) -> None:
+    x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    x[:, 3] = -0.0
+    add = rlx.jit(lambda x, axis: x.sum(axis), static_argnames="axis", deterministic="batch")
+    both = rlx.jit(lambda x: (1 / (x * x).sum(0), 2 * x.sum(0)), deterministic="batch")
+    whole = np.asarray(add(x, axis=0))
+    assert any(found)
+    assert np.asarray(add(x.T[:40].copy(), axis=1)).tobytes() == whole[:40].tobytes()
+    assert np.asarray(add(x[:, :5].copy(), axis=0)).tobytes() == whole[:5].tobytes()
+    assert np.asarray(both(x)[1]).tobytes() == (2 * whole).tobytes()
+    np.testing.assert_array_equal(np.asarray(both(x)[0])[:9], np.asarray(both(x[:, :9].copy())[0]))
+
+
+def test_batch_invariant_sums_beside_the_greatest() -> None:
+    x = small((600, 1500))
+    ended = rlx.jit(lambda x: x.sum(0) + x.max(0), deterministic="batch")(x)
+    np.testing.assert_array_equal(np.asarray(ended), x.sum(0) + x.max(0))

@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ....ir.types import Type, as_dtype, empty_result
-from ....lower.lir.expr import Apply, Guard, Load, Reduce, load, substitute, unconditional, walk
-from ....lower.lir.index import Variable, as_index
-from ....lower.lir.program import Buffer, Scan, Store
+from ....ir.types import as_dtype, empty_result
+from ....lower.lir.expr import Apply, Guard, Reduce, walk
+from ....lower.lir.index import Variable
+from ....lower.lir.program import Scan
 from ..llvm.text import Function, Vector, literal
 from .pairs import IN_PAIRS, add_alone
 from .scalar import IN_TURN, combine, horizontal, register
@@ -25,7 +25,6 @@ from .vectors import (
     first_lanes,
     lane_mask,
     rest_and_whole,
-    vector_lines,
 )
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ def reduce_along(scope: Scope, expr: Reduce) -> str:
     along = expr.loops[-1] if batch_invariant else best_variable([expr.body], expr.loops)
     others = [v for v in expr.loops if v is not along]
     lanes = choose_lanes(scope.host, [expr.body], along.extent)
-    lanes = _partial_count(expr) if batch_invariant else lanes
+    lanes = partial_count(expr) if batch_invariant else lanes
     vector = register(dtype, lanes)
     start = f.constant(vector, empty_result(expr.combine, as_dtype(vector.dtype)))
     outer = scope.inner(lanes=lanes, along=along, mask=None)
@@ -201,7 +200,7 @@ def is_batch_invariant(scope: Scope, expr: Reduce | Scan) -> bool:
     return scope.host.batch_invariant and is_rounded
 
 
-def _partial_count(expr: Reduce) -> int:
+def partial_count(expr: Reduce) -> int:
     """The number of partial sums."""
     count, extent = SUM_BYTES // max(expr.dtype.itemsize, 4), expr.loops[-1].extent
     while isinstance(extent, int) and count > 1 and count // 2 >= extent:
@@ -211,7 +210,10 @@ def _partial_count(expr: Reduce) -> int:
 
 def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
     """The sums of all lanes, each in the order of `reduce_along`."""
-    f, how, count = scope.f, expr.combine, _partial_count(expr)
+    f, how, count = scope.f, expr.combine, partial_count(expr)
+    start, length = f.constant(vector, expr.init.number), expr.loops[-1].extent
+    if len(expr.loops) == 1 and isinstance(length, int) and 0 < length <= count:
+        return combine(f, how, vector, start, _few_terms(scope, expr, vector, range(length)))
     zero = f.constant(vector, empty_result(how, as_dtype(vector.dtype)))
     together = PARTIAL_BYTES // max(expr.dtype.itemsize, 4)  # as many as there are registers for
 
@@ -227,7 +229,19 @@ def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
         half = len(sums) // 2
         pairs = zip(sums[:half], sums[half:], strict=True)
         sums = [combine(f, how, vector, x, y) for x, y in pairs]
-    return combine(f, how, vector, f.constant(vector, expr.init.number), sums[0])
+    return combine(f, how, vector, start, sums[0])
+
+
+def _few_terms(scope: Scope, expr: Reduce, vector: Vector, terms: range) -> str:
+    """The sum of terms each of which is a partial sum of its own.
+
+    What partial sums begin with is left out. It would change nothing but the sign of a zero, which
+    a sum has from its initial number.
+    """
+    if len(terms) == 1:
+        return scope.inner({expr.loops[-1]: str(terms.start)}).vector(expr.body)
+    parts = [_few_terms(scope, expr, vector, half) for half in (terms[::2], terms[1::2])]
+    return combine(scope.f, expr.combine, vector, *parts)
 
 
 def _some(
@@ -293,115 +307,3 @@ def _halved(f: Function, how: str, vector: Vector, x: str) -> str:
                 parts.append(f.shuffle(vector, x, "poison", range(start, start + half.lanes)))
         x, vector = combine(f, how, half, *parts), half
     return x
-
-
-# -- many columns, row after row -------------------------------------------------------------------
-#
-# A column's numbers lie a row apart. A loop down a few columns makes far steps, and the processor
-# fetches no memory ahead of it; row by row, memory is read in its own order. What has been combined
-# so far lies in a small table, `BLOCK` bytes of it, which stays in the fastest cache.
-
-BLOCK = 1 << 13  # bytes of results at a time
-TOGETHER = 4  # rows that are combined before they meet the results
-FAR = 1 << 11  # bytes from row to row
-MANY = 1 << 18  # bytes: fewer stay in a cache, where any order is as good
-
-
-def reduced_by_rows(
-    scope: Scope, loops: Sequence[Variable], along: Variable, stores: Sequence[Store]
-) -> list[Reduce]:
-    """The reductions of a kernel, if all are of columns with far rows."""
-    exprs = [store.expr for store in stores]
-    found = [e for e in unconditional(exprs) if isinstance(e, Reduce)]
-    if len(found) != sum(isinstance(e, Reduce) for e in walk(*exprs)):
-        return []
-    nests = {tuple(v.extent for v in (*loops, *expr.loops)) for expr in found}
-    if len(nests) != 1:
-        return []
-    (sizes,) = nests
-    # of several loops others begin a new piece for each round of the outer ones
-    most = TOGETHER * PIECE if len(found[0].loops) == 1 else PIECE
-    if not all(isinstance(n, int) for n in sizes) or sizes[-1] > most:
-        return []
-    if math.prod(sizes) * found[0].dtype.itemsize < MANY:
-        return []
-    return found if all(_is_of_far_rows(scope, along, expr) for expr in found) else []
-
-
-def _is_of_far_rows(scope: Scope, along: Variable, expr: Reduce) -> bool:
-    is_in_order = is_batch_invariant(scope, expr) or expr.combine in PRODUCTS
-    if expr.dtype.kind not in "fiu" or is_in_order:
-        return False
-    down, loads = expr.loops[-1], [(e.index, e.dtype.itemsize) for e in expr.body.loads]
-    return any(i.stride_of(along) == 1 and i.stride_of(down) * n >= FAR for i, n in loads)
-
-
-def emit_by_rows(
-    scope: Scope,
-    along: Variable,
-    lanes: int,
-    found: Sequence[Reduce],
-    span: tuple[str, str],
-    finish: Callable[[Scope], None],
-) -> None:
-    """Reductions of the columns in a span; `finish` does the rest for some."""
-    f, bytes_each = scope.f, sum(expr.dtype.itemsize for expr in found)
-    block, first = max(1, BLOCK // bytes_each // lanes) * lanes, Variable(along.extent)
-    buffers = [Buffer("so_far", Type(expr.dtype, (block,)), "local") for expr in found]
-    tables = {b: f.reserve(f"[{block} x {Vector(b.dtype.name).element}]", 64) for b in buffers}
-    places = [load(b, as_index(along) - first) for b in buffers]
-    scope = scope.inner(pointers=scope.pointers | tables)
-    with f.loop(*span, str(block)) as columns:
-        scope.names[first] = columns.index
-        end = f.emit(f"add i64 {columns.index}, {block}")
-        end = f.intrinsic("umin", Vector("int64"), end, span[1])
-
-        def lines(scopes: Sequence[Scope], body: Callable[[Sequence[Scope]], None]) -> None:
-            def line(at: str, mask: str | None) -> None:
-                body([s.inner({along: at}, lanes=lanes, along=along, mask=mask) for s in scopes])
-
-            vector_lines(f, columns.index, end, lanes, line)
-
-        def begin(at: Sequence[Scope]) -> None:
-            for expr, place in zip(found, places, strict=True):
-                at[0].store(Store(place.buffer, place.index, expr), at[0].value(expr.init))
-
-        def end_with(at: Sequence[Scope]) -> None:
-            at[0].values |= {e: at[0].value(p) for e, p in zip(found, places, strict=True)}
-            finish(at[0])
-
-        lines([scope], begin)
-        loops = found[0].loops
-        _rows(scope, loops, lambda rows: lines(rows, lambda at: _combine(at, found, places)))
-        lines([scope], end_with)
-
-
-def _rows(scope: Scope, loops: Sequence[Variable], body: Callable[[Sequence[Scope]], None]) -> None:
-    """Loops around `body`, which gets `TOGETHER` rows of the innermost one at a time."""
-    f, down = scope.f, loops[0]
-    if loops[1:]:
-        with f.loop("0", f.number(down.extent)) as loop:
-            _rows(scope.inner({down: loop.index}), loops[1:], body)
-        return
-    whole = down.extent // TOGETHER * TOGETHER
-    for start, stop, many in ((0, whole, TOGETHER), (whole, down.extent, 1)):
-        if start == stop:
-            continue
-        with f.loop(str(start), str(stop), str(many)) as loop:
-            places = [f.emit(f"add i64 {loop.index}, {i}") for i in range(many)]
-            body([scope.inner({down: place}) for place in places])
-
-
-def _combine(rows: Sequence[Scope], found: Sequence[Reduce], places: Sequence[Load]) -> None:
-    """The next numbers of each row, combined in pairs, then with what is so far."""
-    f = rows[0].f
-    for expr, place in zip(found, places, strict=True):
-        vector = Vector(expr.dtype.name, rows[0].lanes)
-        table = {v: as_index(w) for v, w in zip(expr.loops, found[0].loops, strict=True)}
-        body = substitute(expr.body, table)
-        parts = [row.vector(body) for row in rows]
-        while len(parts) > 1:
-            pairs = zip(parts[::2], parts[1::2], strict=True)
-            parts = [combine(f, expr.combine, vector, x, y) for x, y in pairs]
-        total = combine(f, expr.combine, vector, rows[0].vector(place), parts[0])
-        rows[0].store(Store(place.buffer, place.index, expr), (total, True))

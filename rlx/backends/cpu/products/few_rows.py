@@ -8,7 +8,7 @@ other tile; words of a pair of bfloat16 are transposed as one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ....ir.record import record
 from ..llvm.text import Function, Module, Vector
@@ -89,13 +89,17 @@ def emit_columns(module: Module, name: str, blocking: Blocking) -> None:
     vector = Vector(problem.accumulator, tile.lanes)
     numbers = 2 if blocking.in_pairs else 1  # of k in a word
     words = problem.k // numbers
-    step = min(floor_power(words), tile.lanes)
+    step = min(floor_power(words), 64 // problem.itemsize)  # a cache line of each column
+    blocks = [_Block(f, blocking, vector, numbers, offset) for offset in tile.offsets]
 
     def add(p: str, sums: list[str], skipped: int) -> list[str]:
-        made = []
-        for v, offset in enumerate(tile.offsets):
-            own = sums[v * tile.rows : (v + 1) * tile.rows]
-            made += _Block(f, blocking, vector, numbers, offset).add(p, own, step, skipped)
+        made, some = list(sums), min(step, tile.lanes, 16 // problem.itemsize)
+        a, b = blocks[0].places(p)
+        for first in range(skipped // some * some, step, some):
+            words = range(first, first + some)
+            for v, block in enumerate(blocks):
+                own = slice(v * tile.rows, (v + 1) * tile.rows)
+                made[own] = block.add((a, b), made[own], words, skipped)
         return made
 
     sums = _in_steps(f, words, step, vector, tile.rows * tile.vectors, add)
@@ -120,21 +124,23 @@ class _Block:
     numbers: int
     offset: int  # of the first column
 
-    def add(self, p: str, sums: list[str], step: int, skipped: int) -> list[str]:
-        """Add `step` words from `p` on but the first ones, which were added before."""
-        f, problem, numbers = self.f, self.blocking.problem, self.numbers
-        some = min(step, 16 // problem.itemsize)
-        start = f.emit(f"mul i64 {p}, {numbers}")
+    def places(self, p: str) -> tuple[str, str]:
+        """Where A and B have the word `p`."""
+        f, problem = self.f, self.blocking.problem
+        start = f.emit(f"mul i64 {p}, {self.numbers}")
         place = f.emit(f"mul i64 {start}, {problem.a.column}")
-        a = f.offset("%a", Vector(problem.dtype).element, place)
-        b = f.offset("%b", Vector(problem.dtype).element, start)
-        made, rows = list(sums), [""]
-        for q in range(skipped, step):
-            if q % some == 0 or q == skipped:
-                rows = self.rows(b, q // some * some, some)
-            for r in range(self.blocking.tile.rows):
-                x = f.splat(self.word(a, q, r), self.vector)
-                made[r] = self.multiplied(x, rows[q % some], made[r])
+        kind = Vector(problem.dtype).element
+        return f.offset("%a", kind, place), f.offset("%b", kind, start)
+
+    def add(
+        self, places: tuple[str, str], sums: Sequence[str], words: range, skipped: int
+    ) -> list[str]:
+        """Add words from places of A and B on, but not those that are `skipped`."""
+        (a, b), made = places, list(sums)
+        for q, row in zip(words, self.rows(b, words.start, len(words)), strict=True):
+            for r in range(self.blocking.tile.rows) if q >= skipped else ():
+                x = self.f.splat(self.word(a, q, r), self.vector)
+                made[r] = self.multiplied(x, row, made[r])
         return made
 
     def add_last(self, sums: list[str]) -> list[str]:
