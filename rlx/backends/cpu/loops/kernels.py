@@ -23,8 +23,8 @@ from ....lower.lir.nests import is_dense
 from ....lower.lir.program import Buffer, Kernel, RowGroup, Store
 from ..llvm.host import Host
 from ..llvm.text import Function, Vector
-from .by_rows import emit_by_rows, reduced_by_rows
 from .scope import NO_NAMES, Ahead, Rendered, Scope, memory_vector
+from .sums import emit_by_rows, reduced_by_rows
 from .tiles import Tiles, emit_tile, plan_tiles
 from .vectors import (
     backwards,

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ....ir.types import as_dtype, empty_result
-from ....lower.lir.expr import Apply, Guard, Reduce, walk
-from ....lower.lir.index import Variable
-from ....lower.lir.program import Scan
+from ....ir.dims import static
+from ....ir.types import Type, as_dtype, empty_result
+from ....lower.lir.expr import Apply, Guard, Load, Reduce, load, substitute, unconditional, walk
+from ....lower.lir.index import Variable, as_index
+from ....lower.lir.program import Buffer, Scan, Store
 from ..llvm.text import Function, Vector, literal
 from .pairs import IN_PAIRS, add_alone
 from .scalar import IN_TURN, combine, horizontal, register
@@ -25,6 +26,7 @@ from .vectors import (
     first_lanes,
     lane_mask,
     rest_and_whole,
+    vector_lines,
 )
 
 if TYPE_CHECKING:
@@ -137,7 +139,7 @@ def reduce_along(scope: Scope, expr: Reduce) -> str:
     along = expr.loops[-1] if batch_invariant else best_variable([expr.body], expr.loops)
     others = [v for v in expr.loops if v is not along]
     lanes = choose_lanes(scope.host, [expr.body], along.extent)
-    lanes = partial_count(expr) if batch_invariant else lanes
+    lanes = _partial_count(expr) if batch_invariant else lanes
     vector = register(dtype, lanes)
     start = f.constant(vector, empty_result(expr.combine, as_dtype(vector.dtype)))
     outer = scope.inner(lanes=lanes, along=along, mask=None)
@@ -200,7 +202,7 @@ def is_batch_invariant(scope: Scope, expr: Reduce | Scan) -> bool:
     return scope.host.batch_invariant and is_rounded
 
 
-def partial_count(expr: Reduce) -> int:
+def _partial_count(expr: Reduce) -> int:
     """The number of partial sums."""
     count, extent = SUM_BYTES // max(expr.dtype.itemsize, 4), expr.loops[-1].extent
     while isinstance(extent, int) and count > 1 and count // 2 >= extent:
@@ -210,10 +212,16 @@ def partial_count(expr: Reduce) -> int:
 
 def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
     """The sums of all lanes, each in the order of `reduce_along`."""
-    f, how, count = scope.f, expr.combine, partial_count(expr)
-    start, length = f.constant(vector, expr.init.number), expr.loops[-1].extent
-    if len(expr.loops) == 1 and isinstance(length, int) and 0 < length <= count:
-        return combine(f, how, vector, start, _few_terms(scope, expr, vector, range(length)))
+    f, how, count = scope.f, expr.combine, _partial_count(expr)
+    along, others = expr.loops[-1], expr.loops[:-1]
+    initial, length = f.constant(vector, expr.init.number), along.extent
+
+    def term(i: int) -> str:
+        return scope.inner({along: str(i)}).vector(expr.body)
+
+    if not others and isinstance(length, int) and 0 < length <= count:
+        # what partial sums begin with would change but the sign of a zero, which `initial` decides
+        return combine(f, how, vector, initial, _tree(f, how, vector, range(length), term))
     zero = f.constant(vector, empty_result(how, as_dtype(vector.dtype)))
     together = PARTIAL_BYTES // max(expr.dtype.itemsize, 4)  # as many as there are registers for
 
@@ -223,25 +231,16 @@ def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
             made += _some(scope, expr, vector, sums[start : start + together], (start, count))
         return made
 
-    along, others = expr.loops[-1], expr.loops[:-1]
     sums = _through(scope.inner(), expr, others, along, vector, [zero] * count, line)
-    while len(sums) > 1:
-        half = len(sums) // 2
-        pairs = zip(sums[:half], sums[half:], strict=True)
-        sums = [combine(f, how, vector, x, y) for x, y in pairs]
-    return combine(f, how, vector, start, sums[0])
+    return combine(f, how, vector, initial, _tree(f, how, vector, range(count), sums.__getitem__))
 
 
-def _few_terms(scope: Scope, expr: Reduce, vector: Vector, terms: range) -> str:
-    """The sum of terms each of which is a partial sum of its own.
-
-    What partial sums begin with is left out. It would change nothing but the sign of a zero, which
-    a sum has from its initial number.
-    """
+def _tree(f: Function, how: str, vector: Vector, terms: range, term: Callable[[int], str]) -> str:
+    """Combine terms as partial sums are: each with that half of their number further on."""
     if len(terms) == 1:
-        return scope.inner({expr.loops[-1]: str(terms.start)}).vector(expr.body)
-    parts = [_few_terms(scope, expr, vector, half) for half in (terms[::2], terms[1::2])]
-    return combine(scope.f, expr.combine, vector, *parts)
+        return term(terms.start)
+    parts = [_tree(f, how, vector, half, term) for half in (terms[::2], terms[1::2])]
+    return combine(f, how, vector, *parts)
 
 
 def _some(
@@ -307,3 +306,194 @@ def _halved(f: Function, how: str, vector: Vector, x: str) -> str:
                 parts.append(f.shuffle(vector, x, "poison", range(start, start + half.lanes)))
         x, vector = combine(f, how, half, *parts), half
     return x
+
+
+# -- many columns, row after row -------------------------------------------------------------------
+#
+# A column's numbers lie a row apart. A loop down a few columns makes far steps, and the processor
+# fetches no memory ahead of it; row by row, memory is read in its own order. What has been combined
+# so far lies in a small table, `BLOCK` bytes of it, which stays in the fastest cache. In the order
+# for all there is a table for each partial sum, to which a few rows in turn are added at once; so
+# few that they do not crowd into one set of a cache, as far from each other as they are.
+
+BLOCK = 1 << 13  # bytes of results at a time
+IN_TURNS = 1 << 15  # bytes of all tables of partial sums
+ROUNDS = 6  # rows of a partial sum that are added to it at once
+TOGETHER = 4  # rows that are combined before they meet the results
+FAR = 1 << 11  # bytes from row to row
+MANY = 1 << 18  # bytes: fewer stay in a cache, where any order is as good
+
+
+def reduced_by_rows(
+    scope: Scope, loops: Sequence[Variable], along: Variable, stores: Sequence[Store]
+) -> list[Reduce]:
+    """The reductions of a kernel, if all are of columns with far rows."""
+    exprs = [store.expr for store in stores]
+    found = [e for e in unconditional(exprs) if isinstance(e, Reduce)]
+    if len(found) != sum(isinstance(e, Reduce) for e in walk(*exprs)):
+        return []
+    nests = {tuple(v.extent for v in (*loops, *expr.loops)) for expr in found}
+    if len(nests) != 1:
+        return []
+    (sizes,), counts = nests, {_count_in_turns(scope, expr) for expr in found}
+    if not all(isinstance(n, int) for n in sizes) or len(counts) > 1:
+        return []
+    # of several loops others begin a new piece for each round of the outer ones
+    most = TOGETHER * PIECE if len(found[0].loops) == 1 else PIECE
+    size, in_turns = math.prod(sizes) * found[0].dtype.itemsize, counts != {0}
+    if size < 2 * MANY if in_turns else size < MANY or sizes[-1] > most:
+        return []
+    return found if all(_is_of_far_rows(scope, along, expr) for expr in found) else []
+
+
+def _count_in_turns(scope: Scope, expr: Reduce) -> int:
+    """The number of partial sums; 0 for any order."""
+    return _partial_count(expr) if is_batch_invariant(scope, expr) else 0
+
+
+def _is_of_far_rows(scope: Scope, along: Variable, expr: Reduce) -> bool:
+    down, count = expr.loops[-1], _count_in_turns(scope, expr)
+    if expr.dtype.kind not in "fiu" or expr.combine in PRODUCTS:
+        return False
+    if count and (len(expr.loops) > 1 or down.extent <= count or expr.dtype.itemsize < 4):
+        return False
+    loads = [(e.index, e.dtype.itemsize) for e in expr.body.loads]
+    least = FAR // 2 if count else FAR
+    return any(i.stride_of(along) == 1 and i.stride_of(down) * n >= least for i, n in loads)
+
+
+def emit_by_rows(
+    scope: Scope,
+    along: Variable,
+    lanes: int,
+    found: Sequence[Reduce],
+    span: tuple[str, str],
+    finish: Callable[[Scope], None],
+) -> None:
+    """Reductions of the columns in a span; `finish` does the rest for some."""
+    f, bytes_each = scope.f, sum(expr.dtype.itemsize for expr in found)
+    sums = _count_in_turns(scope, found[0])
+    count, room = max(1, sums), IN_TURNS if sums else BLOCK
+    block = max(1, room // count // bytes_each // lanes) * lanes
+    first, which = Variable(along.extent), Variable(count)
+    buffers = [Buffer("so_far", Type(expr.dtype, (count * block,)), "local") for expr in found]
+    tables = {b: f.reserve(f"[{b.count} x {Vector(b.dtype.name).element}]", 64) for b in buffers}
+    places = [load(b, which * block + as_index(along) - first) for b in buffers]
+    scope = scope.inner({which: "0"}, pointers=scope.pointers | tables)
+    with f.loop(*span, str(block)) as columns:
+        scope.names[first] = columns.index
+        end = f.emit(f"add i64 {columns.index}, {block}")
+        end = f.intrinsic("umin", Vector("int64"), end, span[1])
+
+        def lines(scopes: Sequence[Scope], body: Callable[[Sequence[Scope]], None]) -> None:
+            def line(at: str, mask: str | None) -> None:
+                body([s.inner({along: at}, lanes=lanes, along=along, mask=mask) for s in scopes])
+
+            vector_lines(f, columns.index, end, lanes, line)
+
+        def begin(at: Sequence[Scope]) -> None:
+            for expr, place in zip(found, places, strict=True):
+                at[0].store(Store(place.buffer, place.index, expr), at[0].value(expr.init))
+
+        def end_with(at: Sequence[Scope]) -> None:
+            for expr, place in zip(found, places, strict=True):
+                at[0].values[expr] = (
+                    _total(at[0], expr, which, place) if sums else at[0].value(place)
+                )
+            finish(at[0])
+
+        def add(rows: Sequence[Scope], begins: bool) -> None:
+            lines(rows, lambda at: _add(at, found, places, begins))
+
+        loops = found[0].loops
+        if sums:
+            _in_turns(scope, loops[0], which, add)
+        else:
+            lines([scope], begin)
+            _rows(scope, loops, lambda rows: lines(rows, lambda at: _combine(at, found, places)))
+        lines([scope], end_with)
+
+
+def _rows(scope: Scope, loops: Sequence[Variable], body: Callable[[Sequence[Scope]], None]) -> None:
+    """Loops around `body`, which gets `TOGETHER` rows of the innermost one at a time."""
+    f, down = scope.f, loops[0]
+    if loops[1:]:
+        with f.loop("0", f.number(down.extent)) as loop:
+            _rows(scope.inner({down: loop.index}), loops[1:], body)
+        return
+    whole = down.extent // TOGETHER * TOGETHER
+    for start, stop, many in ((0, whole, TOGETHER), (whole, down.extent, 1)):
+        if start == stop:
+            continue
+        with f.loop(str(start), str(stop), str(many)) as loop:
+            places = [f.emit(f"add i64 {loop.index}, {i}") for i in range(many)]
+            body([scope.inner({down: place}) for place in places])
+
+
+def _terms(
+    rows: Sequence[Scope], found: Sequence[Reduce], places: Sequence[Load]
+) -> Iterator[tuple[Reduce, Load, Vector, list[str]]]:
+    """Each of the reductions, where its result is, and the next numbers of each row."""
+    for expr, place in zip(found, places, strict=True):
+        table = {v: as_index(w) for v, w in zip(expr.loops, found[0].loops, strict=True)}
+        body = substitute(expr.body, table)
+        vector = Vector(expr.dtype.name, rows[0].lanes)
+        yield expr, place, vector, [row.vector(body) for row in rows]
+
+
+def _combine(rows: Sequence[Scope], found: Sequence[Reduce], places: Sequence[Load]) -> None:
+    """Combine the next numbers of each row in pairs, then with what is so far."""
+    f = rows[0].f
+    for expr, place, vector, parts in _terms(rows, found, places):
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [combine(f, expr.combine, vector, x, y) for x, y in pairs]
+        total = combine(f, expr.combine, vector, rows[0].vector(place), parts[0])
+        rows[0].store(Store(place.buffer, place.index, expr), (total, True))
+
+
+def _in_turns(
+    scope: Scope, down: Variable, which: Variable, body: Callable[[Sequence[Scope], bool], None]
+) -> None:
+    """Loops around `body`, which gets a few rows of one partial sum, and whether they begin it."""
+    f, count = scope.f, static(which.extent)
+    whole, rest = divmod(static(down.extent), count)
+
+    def some(start: str, many: int, stop: int, begins: bool) -> None:
+        with f.loop("0", str(stop)) as loop:
+            first = f.emit(f"add i64 {start}, {loop.index}")
+            places = [f.emit(f"add i64 {first}, {i * count}") for i in range(many)]
+            body([scope.inner({which: loop.index, down: place}) for place in places], begins)
+
+    many = -(-whole // -(-whole // ROUNDS))  # at once, about as often
+    left, step = whole % many, many * count
+    some("0", many, count, True)
+    if whole - left > many:
+        with f.loop(str(step), str((whole - left) * count), str(step)) as rounds:
+            some(rounds.index, many, count, False)
+    if left:
+        some(str((whole - left) * count), left, count, False)
+    if rest:
+        some(str(whole * count), 1, rest, False)
+
+
+def _add(
+    rows: Sequence[Scope], found: Sequence[Reduce], places: Sequence[Load], begins: bool
+) -> None:
+    """Add the next numbers of each row to a partial sum, or begin it with them."""
+    for expr, place, vector, terms in _terms(rows, found, places):
+        total = terms.pop(0) if begins else rows[0].vector(place)
+        for term in terms:
+            total = combine(rows[0].f, expr.combine, vector, total, term)
+        rows[0].store(Store(place.buffer, place.index, expr), (total, True))
+
+
+def _total(scope: Scope, expr: Reduce, which: Variable, place: Load) -> tuple[str, bool]:
+    """The sum of partial sums that lie in tables."""
+    f, how, vector = scope.f, expr.combine, Vector(expr.dtype.name, scope.lanes)
+
+    def partial(i: int) -> str:
+        return scope.inner({which: str(i)}).vector(place)
+
+    total = _tree(f, how, vector, range(static(which.extent)), partial)
+    return combine(f, how, vector, scope.vector(expr.init), total), True

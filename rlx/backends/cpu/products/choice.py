@@ -235,13 +235,15 @@ def _streamed_rows(problem: Problem, host: Host) -> int:
     Every row is read from end to end, which the processor fetches ahead, and the sums of few rows
     are cheap to keep in memory. The numbers were found by measuring.
     """
-    in_cache = problem.k * problem.n * problem.itemsize <= host.l2 // 2
+    size = problem.k * problem.n * problem.itemsize
     is_rows = problem.b.column == 1 and not (problem.b.is_computed or problem.b.is_packed)
-    if in_cache or not is_rows or problem.m > 96:
+    if size <= host.l2 // 2 or not is_rows or problem.m > 96:
         return 0
     if problem.m == 1 and problem.n * problem.itemsize > WIDE_ROW:
         return 2
-    return 8 if problem.m <= NARROW else 32 if problem.m <= 48 else 64
+    if problem.m < NARROW // 2 or (problem.m <= NARROW and size > host.l3 // 2):
+        return 8
+    return 32 if problem.m <= 48 else 64
 
 
 def _dots(problem: Problem, host: Host, swapped: bool) -> Blocking:
