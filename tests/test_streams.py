@@ -130,3 +130,40 @@ def test_a_timeout_that_is_no_number_is_an_error(timeout):
         with pytest.raises(rlx.ArgumentError, match=r"timeout is .*, not a number of seconds"):
             wait(timeout)
         wait(1e300)  # longer than threads may wait for
+
+
+def test_a_call_may_wait_for_later_calls_of_its_own_stream():
+    stream, done = rlx.Stream(), []
+
+    def outer():
+        stream.submit(lambda: done.append("before"))
+        with stream:
+            pending = double.run_async(np.ones(2, np.float32))
+        event = stream.record()
+        event.wait()
+        later = stream.submit(lambda: done.append("after"))
+        return pending.result().tolist(), later.exception(), event.done()
+
+    assert stream.submit(outer).result(SOON) == ([2, 2], None, True)
+    assert done == ["before", "after"]
+
+    def asked(x):  # on the thread of all calls without a stream
+        return np.asarray(double.run_async(x).result())
+
+    calls = rlx.jit(lambda x: rlx.pure_callback(asked, rlx.spec((2,), "float32"), x) + 1)
+    assert calls.run_async(np.ones(2, np.float32)).result(SOON).tolist() == [3, 3]
+
+
+def test_a_call_that_waits_for_its_own_end_is_an_error():
+    stream, box = rlx.Stream(), []
+    begin = threading.Event()
+    box.append(stream.submit(lambda: begin.wait(SOON) and box[0].result()))
+    begin.set()
+    assert "waits for its own end" in str(box[0].exception(SOON))
+
+
+def test_a_pending_result_is_no_array():
+    pending = double.run_async(1.0)
+    for use in (double, np.asarray, rlx.numpy.sin, rlx.array):
+        with pytest.raises(rlx.ArgumentError, match=r"wait for it, y\.result"):
+            use(pending)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, final
 
 import numpy as np
@@ -33,7 +34,8 @@ AT_EXIT = 1.0  # seconds that the end of the process waits for jobs
 class Queue:
     """A queue that starts jobs in order, on one thread or several.
 
-    Threads start with the first jobs. The end of the process waits for jobs a second at most.
+    Threads start with the first jobs. The end of the process waits for jobs a second at most. A job
+    that waits for a later one on the same thread runs those up to it.
 
     >>> Queue().submit(lambda: 2 + 3).result()
     5
@@ -51,16 +53,15 @@ class Queue:
 
     def submit(self, job: Callable[[], Any]) -> Future[Any]:
         """Run a job after those before it; its result or its error is in the future."""
-        from concurrent.futures import Future  # 4 ms that few programs need
         from queue import SimpleQueue
 
         if self._process != os.getpid():  # a forked child has no threads, and locks may be taken
             self._begin()
-        future: Future[Any] = Future()
         with self._lock:
             if not self._started:
                 self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
                 weakref.finalize(self, self._jobs.put, None)
+            future = _future_class()(self._jobs if self._threads == 1 else None)
             if self._started < self._threads:
                 # nobody waits for the thread, so the end of the process does not either
                 threading.Thread(target=_work, args=(self._jobs,), name="rlx", daemon=True).start()
@@ -79,7 +80,51 @@ class Queue:
         wait(pending, seconds)
 
 
+@functools.cache
+def _future_class() -> type[Any]:
+    from concurrent.futures import Future  # 4 ms that few programs need
+
+    class JobFuture(Future):
+        """The result of a job of the queue `jobs`, unless several threads work on it."""
+
+        def __init__(self, jobs: SimpleQueue[_Job | None] | None) -> None:
+            super().__init__()
+            self._jobs = jobs
+
+        def result(self, timeout: float | None = None) -> Any:
+            _run_until(self, self._jobs)
+            return super().result(timeout)
+
+        def exception(self, timeout: float | None = None) -> BaseException | None:
+            _run_until(self, self._jobs)
+            return super().exception(timeout)
+
+    return JobFuture
+
+
+_own = threading.local()  # `jobs`: the queue that the thread works on
+
+
+def _run_until(future: Future[Any], jobs: SimpleQueue[_Job | None] | None) -> None:
+    """On the thread that would run a job later: run those before it and the job now."""
+    if jobs is None or getattr(_own, "jobs", None) is not jobs:
+        return
+    while not future.done():
+        if jobs.empty():
+            raise ArgumentError(
+                "a call waits for its own end, or for that of a call that waits for it",
+                fix="ask for the result outside of the call",
+            )
+        taken = jobs.get()
+        if taken is None:  # nothing comes after the queue's end
+            jobs.put(None)
+            return
+        if taken[0].set_running_or_notify_cancel():
+            Context().run(_run, *taken)
+
+
 def _work(jobs: SimpleQueue[_Job | None]) -> None:
+    _own.jobs = jobs
     while (taken := jobs.get()) is not None:
         future, job = taken
         if future.set_running_or_notify_cancel():
@@ -144,6 +189,12 @@ class Pending:
     def cancel(self) -> bool:
         """Give the call up if it has not begun; tells whether that was so."""
         return self._future.cancel()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        raise ArgumentError(
+            "a result that is pending is no array yet",
+            fix="wait for it, y.result(), or give it to run_async of a jitted function",
+        )
 
     def __await__(self) -> Generator[Any, None, Any]:
         import asyncio  # loaded where an event loop runs, and 20 ms to import elsewhere

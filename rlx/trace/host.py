@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.errors import DeviceMemoryError, DtypeError
+from ..ir.errors import DeviceMemoryError, DtypeError, RlxError
 from ..ir.types import DTYPES, Type, as_dtype, is_bool, is_complex, is_integer
 from .foreign import shared
 from .pytree import too_deep
@@ -49,6 +49,8 @@ def to_numpy(x: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
             found = shared(x)
     except RecursionError:
         raise too_deep() from None
+    except RlxError:
+        raise
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         if hasattr(x, "__dlpack__"):
             found = shared(x)

@@ -130,7 +130,7 @@ class _Padder:
         return self.plain(node, [self.padded_by(0, x, old, axes) for x, old, axes in rows])
 
     def sorted(self, node: Node, operands: list[Value]) -> Sequence[Value]:
-        """Keys that come last: the sort is stable, so padding stays behind what ties with it."""
+        """Keys that come last; the sort is stable, so padding stays behind true ties."""
         axes, count = (node.attrs["axis"],), node.attrs["n_keys"]
         keys = [
             self.padded_by(_greatest(x.dtype), x, old, axes)
@@ -270,7 +270,7 @@ class _Padder:
         return node.op.apply([*read, *ours, *read, *others], attrs)
 
     def repeated(self, node: Node, operands: list[Value]) -> Sequence[Value]:
-        """As many rounds as padded rows; what is carried stays the same beyond the true ones."""
+        """As many rounds as padded rows; beyond the true ones what is carried stays."""
         length, body = node.attrs["length"], node.attrs["body"]
         more: list[Value] = []
         step, types = self.inlined, []
@@ -327,7 +327,7 @@ class _Padder:
         run: Callable[..., list[Value]] | None = None,
         more: Sequence[Type] = (),
     ) -> tuple[list[Graph], list[Value]]:
-        """Padded graphs and the values of this graph that they read, their first parameters.
+        """Padded graphs, and values that they read here, which are their first parameters.
 
         `run(graph, *values)` gives the results of one; it takes values of the types `more` last.
         """
