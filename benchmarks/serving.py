@@ -1,7 +1,8 @@
 """What serving costs and holds: `python -m benchmarks.serving`, all parts or some by name.
 
 - `http`: tokens per second of 16 streams over HTTP, against the library in this process, in turns.
-- `step`: what a step of 16 sequences takes without the model: scheduler, pages, batches, texts.
+- `step`: what a step of 16 sequences takes without machine code: scheduler, pages, batches, the
+  call of the model, drawing, texts.
 - `llama`: llama.cpp's server on the same file and in its own formats: 8 and 16 requests at once,
   and the first token of a prompt of 64 tokens; in turns, for 3 minutes. It needs
   `pip install "llama-cpp-python[server]"`.
@@ -36,13 +37,16 @@ from typing import Any
 import numpy as np
 
 import rlx
+from rlx.models import sampling
 from rlx.serve import Engine
+from rlx.trace import pytree
 
 from .language import requantized
 
 STREAMS, TOKENS, ROUNDS = 16, 48, 3
 FEW = 32  # tokens of each stream where the other server takes long
 LONG = 4096  # tokens of a long prompt
+RIVER = 4626  # a token that is text
 CALLERS = 1000
 EVENT = b"data: {"
 SECONDS = float(os.environ.get("SECONDS", "600"))
@@ -208,21 +212,22 @@ def http() -> None:
 
 
 def step() -> None:
-    """What a step takes without the model."""
+    """What a step takes without the machine code of the model and of drawing."""
     one = engine()
-    drawn_of = one._draw
-    kept: dict[int, Any] = {}
+    logits = np.zeros((STREAMS, one.model.config.vocabulary), np.float32)
+    logits[:, RIVER] = 1
+    of_rows = {n: rlx.array(logits[:n]) for n in range(1, STREAMS + 1)}
+    plain, steps = sampling._plain("cpu"), one._steps
+    drawn = {n: plain(x) for n, x in of_rows.items()}
+    pages = len(pytree.leaves(steps.pages(1)))
 
-    def same(*_: Any) -> Any:
-        return None  # nobody looks at them
+    def computed(*given: Any) -> Any:
+        """What the machine code gives for ids, positions, rows, tables, last, and pages."""
+        return of_rows[len(given[4])], *given[-pages:]
 
-    def drawn(texts: Any, logits: Any) -> Any:
-        if len(texts) not in kept:
-            kept[len(texts)] = drawn_of(texts, np.zeros((len(texts), 49152), np.float32) + 0.1)
-        return kept[len(texts)]
-
-    one._draw = drawn  # type: ignore[assignment]
-    one._pages = same  # type: ignore[assignment]
+    steps._read_on._call = computed  # type: ignore[method-assign]
+    steps._read._call = lambda *given: (of_rows[1], *given[-pages:])  # type: ignore[method-assign]
+    sampling._plain = lambda _: lambda x: drawn[len(x)]  # type: ignore[assignment]
     one.model.ends = frozenset()
     for _ in range(2):
         tickets = [one.submit(x, max_tokens=300) for x in prompts(STREAMS)]
@@ -231,7 +236,7 @@ def step() -> None:
             start = time.process_time_ns()
             one.step()
             times.append((time.process_time_ns() - start) / 1000)
-    print(f"step of {STREAMS} sequences without the model: {statistics.median(times):.0f} us")
+    print(f"step of {STREAMS} sequences without machine code: {statistics.median(times):.0f} us")
 
 
 def llama() -> None:

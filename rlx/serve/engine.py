@@ -127,14 +127,15 @@ class Engine(Writer):
     `model` computes; `cache` is the memory for keys and values, in bytes or as text ("256M"), taken
     at once; a page has `page_size` tokens, held as `dtype`, a float or int8, by default
     `model.page_dtype`. A step computes at most `step_tokens` tokens of at most `max_sequences`
-    texts. While texts are written, what it reads of prompts makes it about `stretch` times as long;
-    a higher one reads them sooner, and texts come less smoothly. At most `max_waiting` requests
-    wait for their turn. There is room for `adapters` of a rank up to `adapter_rank`, attached by
-    `engine.adapters.attach`. A step may check `guesses` of what follows a text, so many for each,
-    by a `draft`, a small model of the same vocabulary, or else by what the text repeats: texts stay
-    the same, bit for bit, in fewer steps. With `poison`, pages that are given back are filled with
-    NaN. `clock` tells seconds. Numbers that mean nothing, and a cache without room for a page, are
-    an `AttributeValueError`. Threads may use an engine at the same time; one of them computes.
+    texts. While texts are written, it reads of prompts what makes it about `stretch` times as long
+    as if it wrote all texts; a higher one reads them sooner, and texts come less smoothly. At most
+    `max_waiting` requests wait for their turn. There is room for `adapters` of a rank up to
+    `adapter_rank`, attached by `engine.adapters.attach`. A step may check `guesses` of what follows
+    a text, so many for each, by a `draft`, a small model of the same vocabulary, or else by what
+    the text repeats: texts stay the same, bit for bit, in fewer steps. With `poison`, pages that
+    are given back are filled with NaN. `clock` tells seconds. Numbers that mean nothing, and a
+    cache without room for a page, are an `AttributeValueError`. Threads may use an engine at the
+    same time; one of them computes.
     """
 
     adapters: Adapters

@@ -120,18 +120,20 @@ class Costs:
 
     A step costs `step` by itself, since it reads all weights. A token looks at those before it, and
     costs twice as much behind `far` of them. Beside texts that are written, prompts may make a step
-    `stretch` times as long. Numbers below 0, and a `stretch` below 1, mean nothing.
+    `stretch` times as long as one that writes those texts, too, whose prompts are read. Numbers
+    below 0, and a `stretch` below 1, mean nothing.
     """
 
     step: float
     far: float
     stretch: float
 
-    def room(self, writing: Sequence[Request]) -> float:
-        """What prompts may cost beside those that are written."""
+    def room(self, writing: Sequence[Request], reading: int) -> float:
+        """What so many prompts may cost beside those that are written."""
         if not writing:
             return math.inf
-        return (self.stretch - 1) * (self.step + sum(map(self.token, map(_length, writing))))
+        now = self.step + sum(map(self.token, map(_length, writing)))
+        return (self.stretch - 1) * now + self.stretch * reading
 
     def token(self, before: int) -> float:
         """The cost of a token that has so many before it."""
@@ -351,7 +353,7 @@ class Scheduler:
         shares = [(r, 1) for r in writing]
         if not reading:
             return shares
-        left, room = self.step_tokens - len(writing), self.costs.room(writing)
+        left, room = self.step_tokens - len(writing), self.costs.room(writing, len(reading))
         for request in sorted(reading, key=self._turn):
             each = self.costs.token(_length(request))
             most = left if room == math.inf else int(room / each)
