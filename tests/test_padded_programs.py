@@ -112,11 +112,8 @@ def test_padding_changes_no_result(names: list[str], dtype: str) -> None:
         same(padded(x), wanted, (names, n))
 
 
-SMOOTH = sorted(STEPS.keys() - {"in a loop"})  # of so many steps as there are rows
-
-
 @some(4)
-@given(st.lists(st.sampled_from(SMOOTH), min_size=1, max_size=3))
+@given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=3))
 def test_padding_changes_no_derivative(names: list[str]) -> None:
     def slopes(x: Any, t: Any) -> Any:
         weighted = rlx.grad(lambda x: rnp.sum(composed(names)(x) ** 2))
@@ -249,3 +246,21 @@ def test_what_would_depend_on_padding_is_an_error() -> None:
     with pytest.raises(rlx.UnsupportedOp, match="would depend on the padding") as caught:
         padded(np.ones(3, "complex64"))
     assert "specialize=True" in caught.value.fix
+
+
+@pytest.mark.parametrize("buckets", [None, POW2])
+def test_loops_of_as_many_rounds_as_an_open_size_have_derivatives(buckets: Any) -> None:
+    def run(x: Any) -> Any:
+        def moved(i: Any, y: Any) -> Any:
+            return rnp.tanh(y + x[i % x.shape[0]])
+
+        last = rlx.fori_loop(x.shape[0], 2 * x.shape[0] + 1, moved, x[0])
+        doubled, _ = rlx.scan(lambda y, _: (y * 2, None), last, None, length=x.shape[0])
+        known = rlx.fori_loop(0, 3, moved, rlx.fori_loop(2, x.shape[0], moved, x[0]))
+        return doubled.sum() + rlx.lax.stop_gradient(known).sum()
+
+    loops = rlx.jit(rlx.value_and_grad(run), dynamic=ROWS, buckets=buckets)
+    for n in (1, 2, 5):
+        x = np.random.default_rng(n).normal(size=(n, 3))
+        for found, wanted in zip(loops(x), rlx.value_and_grad(run)(rlx.array(x)), strict=True):
+            np.testing.assert_allclose(found, wanted, 1e-9, 1e-9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -164,6 +165,7 @@ def test_a_call_that_waits_for_its_own_end_is_an_error():
 
 def test_a_pending_result_is_no_array():
     pending = double.run_async(1.0)
-    for use in (double, np.asarray, rlx.numpy.sin, rlx.array):
+    uses: list[Any] = [double, np.asarray, rlx.numpy.sin, rlx.array]
+    for use in uses:
         with pytest.raises(rlx.ArgumentError, match=r"wait for it, y\.result"):
             use(pending)

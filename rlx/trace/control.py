@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..ir.dims import Dim, Size, is_at_least
 from ..ir.errors import ArgumentError, DtypeError, ShapeError, StructureError
 from ..ir.tracebacks import boundary
 from ..ir.types import DTYPES, Type, is_bool, is_integer
@@ -119,6 +120,16 @@ def _check_scalar(name: str, what: str, operand: Any) -> None:
             fix="reduce it with .any() or .all(), use vmap, or choose elementwise with "
             "rlx.numpy.where",
         )
+
+
+def _rounds(lower: Any, upper: Any, first: Any, last: Any) -> Size | None:
+    """How often a loop runs, as a number or an open size; None if neither can tell."""
+    if not isinstance(first, TracedTensor) and not isinstance(last, TracedTensor):
+        return max(int(last) - int(first), 0)
+    if not isinstance(lower, int | Dim) or not isinstance(upper, int | Dim):
+        return None
+    count = upper - lower
+    return count if is_at_least(count, 0) else None
 
 
 def _check_integer(name: str, what: str, operand: Any) -> None:
@@ -287,21 +298,22 @@ def _bounded_loop(
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init: Any) -> Any:
     """Call `carry = body_fun(i, carry)` for i from `lower` below `upper`.
 
-    Returns the final carry. With Python bounds reverse mode works.
+    Returns the final carry. Reverse mode works with bounds that are Python numbers or open sizes.
     """
     check_function(body_fun, "fori_loop: body_fun")
     first, last = as_operand(lower), as_operand(upper)
     _check_integer("fori_loop", "the lower bound", first)
     _check_integer("fori_loop", "the upper bound", last)
-    if not isinstance(first, TracedTensor) and not isinstance(last, TracedTensor):
-        start, count = int(first), max(int(last) - int(first), 0)
+    count = _rounds(lower, upper, first, last)
+    if count is not None:
 
         def step(pair: Any, _: None) -> tuple[Any, None]:
             i, carry = pair
             return (i + 1, body_fun(i, carry)), None
 
         step.__name__ = function_name(body_fun)
-        begin = Array(scalar_to_numpy(start, INDEX))
+        is_open = isinstance(first, TracedTensor)
+        begin = convert(first, INDEX) if is_open else Array(scalar_to_numpy(int(first), INDEX))
         return scan(step, (begin, init), None, length=count)[0][1]
     dtype = result_dtype(first, last)
 

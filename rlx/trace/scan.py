@@ -11,7 +11,7 @@ from ..ir.tracebacks import boundary
 from ..ir.types import Size, Type
 from . import pytree
 from .apply import apply, as_tensor
-from .arguments import count_of, flag
+from .arguments import flag, size_of
 from .axes import integer, one_axis
 from .closures import constants_first, lift_leaf, trace_body, with_weak
 from .make_graph import Traced, check_function, function_name
@@ -25,7 +25,7 @@ def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
     xs: Any = None,
-    length: int | None = None,
+    length: Size | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
 ) -> tuple[Any, Any]:
@@ -57,9 +57,9 @@ def _carry_of(result: Any) -> Any:
     return result[0]
 
 
-def _length(arrays: Sequence[Any], tree: pytree.Structure, length: int | None) -> Size:
+def _length(arrays: Sequence[Any], tree: pytree.Structure, length: Size | None) -> Size:
     sizes: list[tuple[str, Size]] = (
-        [] if length is None else [("length", count_of("scan: length", length))]
+        [] if length is None else [("length", size_of("scan: length", length))]
     )
     for x, path in zip(arrays, pytree.paths(tree, "xs"), strict=True):
         if not x.shape:
