@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from rlx.backends.cuda.backend import CudaBackend
 from rlx.backends.cuda.products import claim
 from rlx.ir.errors import UnsupportedDtype, UnsupportedOp
 from rlx.ir.graph import Graph
+from rlx.ir.ops.blocks import FORMATS
 from rlx.lower.pipeline import lower
 from rlx.runtime.supports import SWEPT, graph_of
 from rlx.tools.conformance import cases
@@ -105,6 +107,25 @@ def programs() -> Iterator[tuple[str, Graph]]:
         yield name, rlx.make_graph(fn)(*args)
 
 
+def block_products() -> Iterator[tuple[str, Graph]]:
+    """Products with blocks of each format: 1 and 64 rows, all kinds of inputs."""
+    for format, layout in FORMATS.items():
+        data = np.zeros((48, 512 // layout.size * layout.nbytes), np.uint8)
+        for rows, (dtype, compute) in itertools.product((1, 64), INPUTS):
+            x = numbers(rows, 512, dtype=dtype)
+            yield f"{format}, {rows} of {dtype} {compute}", block_product(x, data, format, compute)
+
+
+def block_product(x: np.ndarray, data: np.ndarray, format: str, compute: str) -> Graph:
+    """The product of lines with the numbers of blocks."""
+    return rlx.make_graph(
+        lambda x, data: nn.linear(x, nn.BlockArray(data, format), compute=compute)
+    )(x, data)
+
+
+INPUTS = (("float32", "exact"), ("bfloat16", "exact"), ("float32", "int8"))
+
+
 def samples(dtypes: Iterable[str] = DTYPES) -> Iterator[tuple[str, Graph]]:
     """Every sample of every op in some dtypes."""
     for case, number in cases():
@@ -141,4 +162,6 @@ def texts(graphs: Iterable[tuple[str, Graph]]) -> Iterator[tuple[list[str], str,
         yield names, DIALECT.module(list(functions), kernels), len(kernels)
 
 
-__all__ = ["SWEPT", "planned", "programs", "samples", "texts"]
+__all__ = [
+    "SWEPT", "block_product", "block_products", "planned", "programs", "samples", "texts",
+]  # fmt: skip

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import re
+import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import types
@@ -20,7 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from rlx.backends import registry
+from rlx.backends.cuda.machine import machine_of
+from rlx.runtime.session import _session
+
+CACHES = (registry._open, _session, machine_of)
 SHIM = r"""
 #include <math.h>
 #include <string.h>
@@ -379,3 +387,16 @@ def fake() -> dict[str, Any]:
         from_dlpack=from_dlpack, ascontiguousarray=lambda x: x,
     )  # fmt: skip
     return {**modules, "cupy_backends.cuda.libs": libraries}
+
+
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A fixture's generator: the device `cuda`, whose CuPy runs kernels on the host."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed, which compiles kernels for the host")
+    for name, module in fake().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    for cache in CACHES:
+        cache.cache_clear()
+    yield sys.modules["cupy"].cuda
+    for cache in CACHES:
+        cache.cache_clear()

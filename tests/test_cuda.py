@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,21 +12,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_texts import PROGRAMS, numbers, planned, programs, samples, texts
-from cupy_on_host import Failure, fake
+from cuda_texts import PROGRAMS, block_products, numbers, planned, programs, samples, texts
+from cupy_on_host import CACHES, Failure, installed
+from test_gguf_files import some_blocks
 
 import rlx
 import rlx.numpy as rnp
+from rlx import nn
 from rlx.backends import registry
 from rlx.backends.c_like import cuda_c
 from rlx.backends.cuda import machine
 from rlx.backends.cuda.machine import compiled, machine_of
-from rlx.runtime.session import _session
+from rlx.ir.ops.blocks import FORMATS
 from rlx.tools.conformance import SWEPT
 
 COMPLETE = os.environ.get("AUDIT") == "all"
 FEW = ("add", "erf_inv", "population_count", "convert", "scatter_add", "argmax", "shift_left")
-CACHES = (registry._open, _session, machine_of)
 
 
 def compiler() -> str:
@@ -109,6 +109,15 @@ def test_kernels_compile():
         assert compiled("cuda", text, "90")
 
 
+@pytest.mark.skipif(bool(compiler()), reason=f"{compiler()}: pip install 'rlx[cuda-compile]'")
+def test_products_of_blocks_compile():
+    given = list(block_products())
+    for name, graph in given:  # rounded lines are in memory at most, never the weights' floats
+        assert planned(graph).arena_bytes <= 5 * graph.params[0].type.size + 512, name
+    for names, text, count in texts(given):
+        assert compiled("cuda", text, "90") and count, names
+
+
 @pytest.mark.skipif(not COMPLETE, reason="`make audit` compiles the kernels of every sample")
 @pytest.mark.skipif(bool(compiler()), reason=f"{compiler()}: pip install 'rlx[cuda-compile]'")
 @pytest.mark.parametrize("capability", ["75", "90"])
@@ -123,15 +132,7 @@ def test_all_kernels_compile(capability):
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The device `cuda`, whose CuPy runs kernels on the host."""
-    if shutil.which("g++") is None:
-        pytest.skip("g++ is not installed, which compiles kernels for the host")
-    for name, module in fake().items():
-        monkeypatch.setitem(sys.modules, name, module)
-    for cache in CACHES:
-        cache.cache_clear()
-    yield sys.modules["cupy"].cuda
-    for cache in CACHES:
-        cache.cache_clear()
+    yield from installed(monkeypatch)
 
 
 def close(found: Any, wanted: Any) -> None:
@@ -160,6 +161,22 @@ def test_programs_on_the_host(cuda):
     close(f(given), wanted)
     assert "__shfl_xor_sync(0xffffffffu, " in f.lower(given).compile().stages["cuda"]
     assert sys.modules["cupy_backends.cuda.libs"].cublas.calls > 0
+
+
+def test_products_of_blocks_on_the_host(cuda):
+    random, given = np.random.default_rng(0), {}
+    for number, (format, layout) in enumerate(FORMATS.items()):
+        data = some_blocks(format, rows=35, blocks=512 // layout.size)
+        given[format] = random.normal(size=((1, 64)[number % 2], 512)).astype("float32"), data
+
+    def products(given: dict[str, Any]) -> dict[str, Any]:
+        return {name: nn.linear(x, nn.BlockArray(w, name)) for name, (x, w) in given.items()}
+
+    found = rlx.jit(products, device="cuda")(given)
+    for name, (x, data) in given.items():
+        w = np.asarray(nn.BlockArray(rnp.asarray(data), name).dequantize()).astype(float)
+        near = 1e-6 * (np.abs(x) @ np.abs(w.T)).max()
+        np.testing.assert_allclose(np.asarray(found[name]), x @ w.T, rtol=0, atol=near)
 
 
 def test_samples_on_the_host(cuda):

@@ -233,3 +233,34 @@ def test_other_devices(device):
     assert theirs == reasons and "cancelled" in reasons and one.guessed
     assert [x.tokens for x in found] == [x.tokens for x in wanted]
     assert found[3].tokens == found[0].tokens != []
+
+
+@pytest.mark.parametrize("device", ["opencl", "webgpu"])
+def test_devices_of_kernels_give_the_bits_of_requests_alone(device, monkeypatch):
+    """In a batch, in chunks, after a prefix was found, and preempted."""
+    if not rlx.Device(device).is_available():
+        pytest.skip(f"there is no device {device}")
+    with rlx.device(device):
+        how = {"page_size": 4, "step_tokens": 8, "max_sequences": 2}
+        one = Engine(small_model(), cache="16K", poison=True, **how)
+        watch = Watch(one, monkeypatch)
+        long, short = [5, 6, 7, 8, 9, 10, 11, 12, 13], [9, 9, 9]
+
+        def written(*prompts: list[int], tenant: str, urgent: bool = False) -> list[list[str]]:
+            tickets = [one.submit(x, max_tokens=4, tenant=tenant) for x in prompts]
+            if urgent:
+                for _ in range(3):
+                    one.step()
+                tickets.append(one.submit(short, max_tokens=4, priority=1))
+            while one.step():
+                pass
+            return [watch.of(ticket) for ticket in tickets]
+
+        (alone,), (other,) = written(long, tenant="a"), written(short, tenant="a")
+        assert len(alone) == len(other) == 4
+        assert written(long, short, tenant="b") == [alone, other]
+        computed = one.computed
+        assert written(long, tenant="b") == [alone]
+        assert one.computed - computed < len(long) + 3  # a part was found
+        assert written(short, long, tenant="c", urgent=True) == [other, alone, other]
+        assert one.scheduler.preemptions

@@ -127,7 +127,7 @@ def test_numbers_on_vulkan(dtype: str, monkeypatch: pytest.MonkeyPatch):
     """With subgroups, as far as the adapter has them, and without."""
     backend = registry.get("vulkan")
     assert isinstance(backend, WebgpuBackend)
-    limits, x = backend.dialect.limits, rows_of(dtype)
+    limits, x = backend.limits, rows_of(dtype)
     graph = rlx.make_graph(reductions)(x)
     for width in {limits.subgroup, 1}:
         dialect = Wgsl(replace(limits, subgroup=width), backend.device.layout)

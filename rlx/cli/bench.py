@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..backends.cpu.llvm.host import cores
-from ..ir.errors import ArgumentError
+from ..ir.errors import ArgumentError, BoundsError
 from ..ir.files import as_path
 from ..models import LanguageModel
 from ..models.steps import CHUNK, PAGE, Batch, chunk
@@ -49,6 +49,12 @@ def run(asked: argparse.Namespace) -> None:
     for rows in asked.rows:
         count_of("bench: --rows", rows, 1)
     model = language_model(asked)
+    if asked.prompt + STEPS > model.config.context:
+        raise BoundsError(
+            f"bench: --prompt {asked.prompt} and {STEPS} more tokens are over the model's context "
+            f"of {model.config.context}",
+            fix=f"read up to {model.config.context - STEPS}",
+        )
     engines: list[tuple[str, Any]] = [("rlx", OfRlx(model))]
     if asked.against:
         path = str(as_path(asked.model))

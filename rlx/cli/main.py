@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -39,6 +41,7 @@ EXAMPLES = """examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb; returns the exit status, 0, or 2 after an error."""
+    _open_streams()
     parser = argparse.ArgumentParser(
         prog="rlx",
         description="The command line of rlx, an ML compiler for Python.",
@@ -66,8 +69,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # who reads has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_output()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _close_output()
+        print(f"rlx: cannot write the output: {error.strerror}", file=sys.stderr)
+        return WRONG
     return 0
+
+
+def _open_streams() -> None:
+    """Have streams where there are none, and letters that the terminal has not as "?"."""
+    sys.stdin = sys.stdin or open(os.devnull)
+    sys.stdout = sys.stdout or open(os.devnull, "w")
+    sys.stderr = sys.stderr or open(os.devnull, "w")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _close_output() -> None:
+    """Let what is left to print go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def error_text(error: RlxError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
 from ..ir.errors import ArgumentError
@@ -33,10 +34,10 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sampling(parser: argparse.ArgumentParser, most: int) -> None:
-    """How tokens are drawn."""
-    parser.add_argument(
-        "--max-tokens", type=int, default=most, metavar="N", help=f"at most so many ({most})"
-    )
+    """How tokens are drawn; without another number up to `most`."""
+    about = f"at most so many ({most}, or what the model's context has room for)"
+    parser.add_argument("--max-tokens", type=int, metavar="N", help=about)
+    parser.set_defaults(most_tokens=most)
     parser.add_argument(
         "--stop", action="append", default=[], metavar="TEXT", help="end there; may be repeated"
     )
@@ -46,11 +47,25 @@ def add_sampling(parser: argparse.ArgumentParser, most: int) -> None:
         parser.add_argument(flag, type=kind, default=None, metavar=letter, help=about)
 
 
-def sampling(asked: argparse.Namespace) -> dict[str, Any]:
-    """The options of `generate` that were given."""
+def sampling(asked: argparse.Namespace, room: int) -> dict[str, Any]:
+    """The options of `generate` that were given, with so much `room` for what is written."""
     given = {name: getattr(asked, name) for name in NUMBERS}
     found = {name: value for name, value in given.items() if value is not None}
-    return {**found, "max_tokens": asked.max_tokens, "stop": asked.stop}
+    most = max(1, min(asked.most_tokens, room)) if asked.max_tokens is None else asked.max_tokens
+    return {**found, "max_tokens": most, "stop": asked.stop}
+
+
+def text_of(what: str, read: Callable[[], str]) -> str:
+    """A text that comes from outside, by what reads it; bytes that are none are an error."""
+    try:
+        text = read()
+        text.encode()  # such bytes may have become halves of letters
+        return text
+    except UnicodeError:
+        raise ArgumentError(
+            f"{what} is no text in UTF-8",
+            fix="convert it: iconv --from-code latin1 --to-code utf-8",
+        ) from None
 
 
 def language_model(asked: argparse.Namespace, *, shared: bool = False) -> LanguageModel:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .options import add_model, add_sampling, language_model, sampling
+from ..ir.errors import ArgumentError
+from .options import add_model, add_sampling, language_model, sampling, text_of
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -21,13 +22,24 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> None:
     """Print what is written, as it is written."""
-    prompt = sys.stdin.read() if asked.prompt is None else asked.prompt
+    if asked.prompt is None:
+        prompt = text_of("run: standard input", sys.stdin.read)
+    else:
+        prompt = text_of("run: the prompt", lambda: asked.prompt)
     model = language_model(asked)
-    options = sampling(asked)
-    ids: str | list[int] = prompt
-    if model.template is not None and not asked.raw:
+    is_chat = model.template is not None and not asked.raw
+    if asked.system and not is_chat:
+        raise ArgumentError(
+            "run: --system is for answers to a prompt, not for a text that goes on",
+            fix="leave out --raw"
+            if asked.raw
+            else "write it into the prompt: there is no template",
+        )
+    if is_chat:
         system = [{"role": "system", "content": asked.system}] if asked.system else []
         ids = model.chat_ids([*system, {"role": "user", "content": prompt}])
-    for piece in model.stream(ids, **options):
+    else:
+        (ids,), _ = model.prompts(prompt)
+    for piece in model.stream(ids, **sampling(asked, model.config.context - len(ids))):
         print(piece, end="", flush=True)
     print()

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.errors import AttributeValueError, DtypeError
-from ..ir.files import as_path, naming, reaching
+from ..ir.files import as_path, check_regular, naming, reaching
 from ..ir.types import DTYPES, Type, as_dtype
 from ..trace.arguments import choice, flag, shown, wrong
 from ..trace.array import Array
@@ -26,10 +26,17 @@ from ..trace.tensor import TracedTensor
 from .archive import read_npz, write_npz
 from .contents import METADATA, NOTES, PYTHON, Contents
 from .filling import LoadReport, Only, Rename, filled, misfit, value_of, values
-from .gguf_files import read_gguf
+from .gguf_files import MAGIC, read_gguf
 from .names import named_leaves, nested, static_fields
 from .safetensors_files import read_safetensors, safetensors_bytes, write_safetensors
-from .sources import FileBytes, Source, check_regular, map_file, release, with_own_memory
+from .sources import (
+    FileBytes,
+    Source,
+    check_whole,
+    map_file,
+    release,
+    with_own_memory,
+)
 from .torch_files import torch_contents
 
 READERS: dict[str, Callable[[Source], Contents]] = {
@@ -153,7 +160,7 @@ class ArrayFile(Mapping[str, Any]):
         suffix = as_path(path).suffix.lower()
         with naming(path):
             self._source = map_file(path) if self._is_mapped else FileBytes(path)
-            self._contents = READERS.get(suffix, read_safetensors)(self._source)
+            self._contents = _reader(suffix, self._source)(self._source)
         self._path = path
         self.metadata = self._contents.metadata
 
@@ -187,8 +194,23 @@ class ArrayFile(Mapping[str, Any]):
         """
         release(self._source)
 
+    def check_whole(self) -> None:
+        """Raise a `FileFormatError` if the mapped file was cut off since it was opened.
+
+        A look beyond its end would kill the process.
+        """
+        with naming(self._path):
+            check_whole(self._source)
+
     def __repr__(self) -> str:
         return f"ArrayFile({str(self._path)!r}: {len(self)} arrays)"
+
+
+def _reader(suffix: str, source: Source) -> Callable[[Any], Contents]:
+    """What reads a file: by its suffix, or if that says nothing by its first bytes."""
+    if suffix in READERS:
+        return READERS[suffix]
+    return read_gguf if bytes(source[: len(MAGIC)]) == MAGIC else read_safetensors
 
 
 def open(path: str | PathLike[str], *, mapped: bool = False) -> ArrayFile:

@@ -152,7 +152,8 @@ def read_gguf(data: Source) -> Contents:
     tensors = cursor.count("the number of tensors", LEAST_TENSOR)
     rows = cursor.count("the number of entries of the metadata", LEAST_ROW)
     metadata = _metadata(cursor, rows)
-    if metadata.get("split.count", 1) not in (0, 1):
+    parts = metadata.get("split.count", 1)
+    if type(parts) is not int or parts > 1:
         refuse(
             "the file is one of several parts of a model",
             "join them: llama-gguf-split --merge first-part.gguf whole.gguf",

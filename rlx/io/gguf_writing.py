@@ -5,6 +5,7 @@ The metadata are copied byte by byte, but for the note of the format; tensors go
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..ir.files import naming, reaching
+from ..ir.files import check_regular, naming, reaching
 from ..ir.ops.blocks import FORMATS
 from ..nn.blocks import dequantize_blocks, quantize_blocks
 from .contents import Entry
@@ -58,6 +59,10 @@ def write_quantized(source: Path, target: Path, format: str) -> Iterator[Written
     head += b"".join(map(_info, entries, entries.values(), chosen.values(), offsets))
     partial = Path(f"{target}.partial-{os.getpid()}")
     try:
+        with reaching(target, "write"):
+            if target.is_dir():
+                raise IsADirectoryError(errno.EISDIR, "Is a directory")
+            check_regular(target, "write")
         with reaching(target, "write"), open(partial, "wb") as file:
             file.write(head + bytes(-len(head) % ALIGNMENT))
             for name, entry in entries.items():
@@ -67,7 +72,8 @@ def write_quantized(source: Path, target: Path, format: str) -> Iterator[Written
                 yield Written(name, before, chosen[name] or before, len(numbers), error)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, target)
+        with reaching(target, "write"):
+            os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
 

@@ -7,12 +7,10 @@ import os
 import threading
 import weakref
 from os import PathLike
-from pathlib import Path
 
 import numpy as np
 
-from ..ir.errors import FileAccessError
-from ..ir.files import as_path, reaching
+from ..ir.files import as_path, check_regular, reaching
 from ..ir.types import Type
 from .contents import refuse
 
@@ -95,15 +93,6 @@ def release(data: Source) -> None:
     file = data.obj if isinstance(data, memoryview) else None
     if isinstance(file, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         file.madvise(mmap.MADV_DONTNEED)
-
-
-def check_regular(place: Path, deed: str) -> None:
-    """Raise an error for a device, a pipe or a socket, which may never end."""
-    if place.exists() and not place.is_file() and not place.is_dir():
-        raise FileAccessError(
-            f"cannot {deed} {str(place)!r}: it is no regular file",
-            fix="give the path of a file on a disk",
-        )
 
 
 def check_whole(data: Source) -> None:

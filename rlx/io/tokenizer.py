@@ -40,6 +40,7 @@ UNKNOWN_TOKEN, CONTROL, USER_DEFINED = 2, 3, 4  # kinds of tokens
 SPACE = "▁"  # how SentencePiece writes one
 NAMES = ("bos", "eos", "eot", "unknown", "padding")
 WHERE = "tokenizer.ggml."
+MOST_LETTERS = 1024  # of a token that others are merged to
 
 
 class Tokenizer:
@@ -227,8 +228,13 @@ def _scores_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np
     """SentencePiece's: two pieces are merged that make the one of best score."""
     library = _library()
     scores = metadata.get(WHERE + "scores")
-    if not isinstance(scores, np.ndarray) or scores.shape != (len(tokens),):
+    if not isinstance(scores, np.ndarray) or scores.dtype.kind != "f" or np.isnan(scores).any():
         refuse(f"the file has no scores of its {len(tokens)} tokens")
+    if scores.shape != (len(tokens),):
+        refuse(f"the file has {len(scores)} scores of {len(tokens)} tokens")
+    longest = max(map(len, tokens), default=0)
+    if longest > MOST_LETTERS:  # which parts in as many ways
+        refuse(f"a token has {longest} letters, more than {MOST_LETTERS}")
     vocabulary = {token: i for i, token in enumerate(tokens)}
     ranked = []
     for i, token in enumerate(tokens):
@@ -248,6 +254,8 @@ def _scores_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np
         )
     )
     prefix = metadata.get(WHERE + "add_space_prefix", True)
+    if not isinstance(prefix, bool):
+        refuse(f"{WHERE}add_space_prefix is {shown(str(prefix))}, neither true nor false")
     normal, out = library.normalizers, library.decoders
     first = [normal.Prepend(SPACE)] if prefix else []
     inner.normalizer = normal.Sequence([*first, normal.Replace(" ", SPACE)])

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .errors import ArgumentError, FileAccessError, FileFormatError, FileMissingError
+from .errors import ArgumentError, FileAccessError, FileFormatError, FileMissingError, RlxError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 T = TypeVar("T")
 MOST_SHOWN = 200  # letters of a path
+MOST_NAME = 255  # bytes of a file's name, of file systems
 
 
 def read_file(path: str | PathLike[str], parse: Callable[[bytes], T]) -> T:
     """Give what `parse` makes of a file's bytes; its errors name the file."""
     place = as_path(path)
     with reaching(path, "read"):
+        check_regular(place, "read")
         data = place.read_bytes()
     with naming(path):
         return parse(data)
@@ -52,6 +55,8 @@ def reaching(file: Any, deed: str) -> Iterator[None]:
     """
     try:
         yield
+    except RlxError:  # which says so already
+        raise
     except FileNotFoundError:
         raise FileMissingError(
             f"cannot {deed} {_shown(file)}: there is no such file or directory",
@@ -69,6 +74,15 @@ def reaching(file: Any, deed: str) -> Iterator[None]:
         ) from None
 
 
+def check_regular(place: Path, deed: str) -> None:
+    """Raise an error for a device, a pipe or a socket, which may never end."""
+    if place.exists() and not place.is_file() and not place.is_dir():
+        raise FileAccessError(
+            f"cannot {deed} {str(place)!r}: it is no regular file",
+            fix="give the path of a file on a disk",
+        )
+
+
 def as_path(path: Any) -> Path:
     """Convert what names a file, or raise."""
     if not isinstance(path, (str, PathLike)):
@@ -83,7 +97,14 @@ def as_path(path: Any) -> Path:
         )
     from pathlib import Path  # with the parser of addresses
 
-    return Path(path)
+    place = Path(path)
+    longest = max((len(os.fsencode(part)) for part in place.parts), default=0)
+    if longest > MOST_NAME:  # so that looking for it is no error of the system
+        raise FileAccessError(
+            f"the path {_shown(path)} has a name of {longest} bytes, more than {MOST_NAME}",
+            fix="give the path of a file",
+        )
+    return place
 
 
 def _shown(file: Any) -> str:

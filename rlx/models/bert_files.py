@@ -52,7 +52,7 @@ def read_bert(
     given.only("pooling", *POOLINGS)
     before = "bert." if layout and f"bert.{TABLE['embedding'][1]}" in tensors else ""
     model = Bert(
-        vocabulary=tensors.shape(before + TABLE["embedding"][layout])[0],
+        vocabulary=tensors.rows(before + TABLE["embedding"][layout]),
         layers=given.count("layers"),
         size=given.count("size"),
         hidden=given.count("hidden"),
@@ -70,7 +70,7 @@ def read_bert(
 
 def _weights(model: Bert, tensors: Tensors, layout: int, before: str) -> dict[str, Any]:
     size, hidden = model.size, model.hidden
-    kinds = tensors.shape(before + TABLE["kinds"][layout])[0]
+    kinds = tensors.rows(before + TABLE["kinds"][layout])
     shapes = {"embedding": (model.vocabulary, size), "positions": (model.context, size)}
     shapes |= {"kinds": (kinds, size), "up": (hidden, size), "down": (size, hidden)}
     shapes |= dict.fromkeys("qkvo", (size, size))

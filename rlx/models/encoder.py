@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,13 +25,20 @@ class Encoder:
     """A model that turns texts into vectors; `rlx.models.load` opens one.
 
     `config` has the sizes, `weights` is the tree of arrays that `rlx.models.bert` computes with,
-    `tokenizer` may be None.
+    `tokenizer` may be None; `check` is called before weights are read, and raises if a mapped file
+    was cut off.
     """
 
     def __init__(
-        self, config: Bert, weights: Mapping[str, Any], tokenizer: Tokenizer | None = None
+        self,
+        config: Bert,
+        weights: Mapping[str, Any],
+        tokenizer: Tokenizer | None = None,
+        *,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self.config, self.weights, self.tokenizer = config, weights, tokenizer
+        self._check_file = check
 
     def __repr__(self) -> str:
         c = self.config
@@ -53,6 +60,7 @@ class Encoder:
         ids = [self._fitting(x, flag("encode: truncate", truncate)) for x in listed]
         found = np.empty((len(ids), self.config.size), np.float32)
         order, first = sorted(range(len(ids)), key=lambda i: -len(ids[i])), 0
+        self._check_file()
         while first < len(order):
             longest = len(ids[order[first]])
             rows = order[first : first + max(1, MOST_TOKENS // longest)]

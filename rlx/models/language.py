@@ -14,6 +14,7 @@ from ..io.tokenizer import Tokenizer
 from ..ir.errors import ArgumentError, BoundsError
 from ..ir.types import as_dtype
 from ..runtime import no_collection
+from ..runtime.session import default_session
 from ..trace.arguments import choice, count_of, instance_of, names_of, pair, wrong
 from ..trace.array import Array
 from .formats import Formats
@@ -53,8 +54,9 @@ class LanguageModel:
 
     `config` has the sizes, `weights` is the tree of arrays that `rlx.models.llama` computes with,
     `tokenizer` and `template`, a `ChatTemplate`, may be None; `ends` are the tokens that end texts;
-    `release` is called when weights were copied, so that a mapped file can leave memory. Processes
-    with `shared` models of the same weights have one copy of what is computed with.
+    `release` is called when weights were copied, so that a mapped file can leave memory, and
+    `check` before they are read: it raises if the file was cut off. Processes with `shared` models
+    of the same weights have one copy of what is computed with.
     """
 
     def __init__(
@@ -66,10 +68,12 @@ class LanguageModel:
         ends: Iterable[int] = (),
         *,
         release: Callable[[], None] = lambda: None,
+        check: Callable[[], None] = lambda: None,
         shared: bool = False,
     ) -> None:
         self.config, self.weights, self.tokenizer = config, weights, tokenizer
         self.template, self._release, self._is_shared = template, release, shared
+        self._check_file = check
         self._made: dict[Any, Steps] = {}
         named = [] if tokenizer is None else [tokenizer.eos, tokenizer.eot]
         special = {} if tokenizer is None else tokenizer.special
@@ -94,12 +98,12 @@ class LanguageModel:
         `adapters` are how many they take and their greatest rank.
         """
         name = as_dtype(self.page_dtype if dtype is None else dtype).name
-        key = count_of("steps: page_size", page_size, 1), name, _room(adapters)
+        size, room = count_of("steps: page_size", page_size, 1), _room(adapters)
+        key = default_session().device, size, name, room
         if key not in self._made:
-            size, name, room = key
             given = self.config, self.weights, size, name, self._release, room
             with no_collection:
-                self._made[key] = Steps(*given, self._is_shared)
+                self._made[key] = Steps(*given, self._is_shared, self._check_file)
         return self._made[key]
 
     def with_weights(self, weights: Mapping[str, Any]) -> LanguageModel:

@@ -93,7 +93,7 @@ def read_llama(
         given.only("has_window", False)
     has_window = given.has("window") and given.flag("has_window", not given.has("has_window"))
     model = Llama(
-        vocabulary=tensors.shape(TABLE["embedding"][layout])[0],
+        vocabulary=tensors.rows(TABLE["embedding"][layout]),
         layers=given.count("layers"),
         size=size,
         hidden=given.count("hidden"),
@@ -107,8 +107,8 @@ def read_llama(
     )
     if heads % model.kv_heads:
         refuse(f"{heads} heads share {model.kv_heads} of keys, which is no divisor")
-    model = _turning(model, given, tensors)
-    return model, _weights(model, tensors, layout)
+    weights = _weights(model, tensors, layout)  # sizes that do not fit are found first
+    return _turning(model, given, tensors), weights
 
 
 def _turning(model: Llama, given: Settings, tensors: Tensors) -> Llama:
@@ -120,7 +120,10 @@ def _turning(model: Llama, given: Settings, tensors: Tensors) -> Llama:
     given.only("scaling", "none", "default", "linear", "llama3", "yarn")
     kind = given.text("scaling", "none")
     if FACTORS in tensors:
-        plain = plain / np.asarray(tensors.take(FACTORS, (half,)), np.float64)
+        factors = np.asarray(tensors.take(FACTORS, (half,)), np.float64)
+        if not (np.isfinite(factors) & (factors > 0)).all():
+            refuse(f"the tensor {FACTORS} has factors of rotary positions that are none")
+        plain = plain / factors
     if kind in ("linear", "llama3", "yarn"):
         factor = given.real("factor")
         if factor < 1:
@@ -146,10 +149,6 @@ def _turning(model: Llama, given: Settings, tensors: Tensors) -> Llama:
 
 
 def _weights(model: Llama, tensors: Tensors, layout: int) -> dict[str, Any]:
-    if layout == 1:
-        tensors.ignore(
-            f"{BEFORE_LAYER[1].format(i)}self_attn.rotary_emb.inv_freq" for i in range(model.layers)
-        )
     size, queries = model.size, model.heads * model.head_size
     keys = model.kv_heads * model.head_size
     shapes = {
@@ -168,4 +167,8 @@ def _weights(model: Llama, tensors: Tensors, layout: int) -> dict[str, Any]:
         return {ours: tensors.take(names[ours], shapes[ours]) for ours in there}
 
     layers = [taken(LAYER, BEFORE_LAYER[layout].format(i)) for i in range(model.layers)]
+    if layout == 1:
+        tensors.ignore(
+            f"{BEFORE_LAYER[1].format(i)}self_attn.rotary_emb.inv_freq" for i in range(model.layers)
+        )
     return {**taken(TABLE), "layers": layers}

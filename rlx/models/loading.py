@@ -56,7 +56,8 @@ def load(path: str | PathLike[str], *, compute: str = "exact", shared: bool = Fa
     choice("load: compute", compute, COMPUTE)
     place = as_path(path)
     with naming(path), no_collection:  # of vocabularies
-        read = _from_folder if place.is_dir() else _from_gguf
+        with reaching(path, "read"):
+            read = _from_folder if place.is_dir() else _from_gguf
         return read(place, compute, flag("load: shared", shared))
 
 
@@ -77,18 +78,23 @@ def _from_gguf(place: Path, compute: str, shared: bool) -> Any:
     tensors.check_all_taken()
     tokenizer, model = Tokenizer.from_gguf(file.metadata), replace(model, compute=compute)
     if isinstance(model, Bert):
-        return Encoder(model, weights, tokenizer)
+        return Encoder(model, weights, tokenizer, check=tensors.check_whole)
     ids = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
     texts = {n: tokenizer.decode([i], special=True) for n, i in ids.items() if i is not None}
     source = file.metadata.get(TEMPLATE)
+    if not isinstance(source, str | None):
+        refuse(f"{TEMPLATE} is {shown(str(source))}, no text")
     template = None if source is None else ChatTemplate(source, texts)
     file.metadata.clear()  # of 10^5 texts, which the tokenizer has; the arrays keep the file
     given = model, weights, tokenizer, template
-    return LanguageModel(*given, release=tensors.release, shared=shared)
+    return _language_model(tensors, given, shared)
 
 
 def _from_folder(place: Path, compute: str, shared: bool) -> Any:
     config = _json(place / CONFIG)
+    for key in ("rope_scaling", "rope_parameters"):
+        if not isinstance(config.get(key), dict | None):
+            refuse(f"{CONFIG}: {key} is {shown(str(config[key]))}, no JSON object")
     name = config.get("model_type")
     read, names = _known(name)
     other = {ours: theirs[HUGGING_FACE:] for ours, theirs in names.items()}
@@ -99,9 +105,14 @@ def _from_folder(place: Path, compute: str, shared: bool) -> Any:
     tokenizer = Tokenizer.from_json(given) if given.exists() else None
     model = replace(model, compute=compute)
     if isinstance(model, Bert):
-        return Encoder(_pooled(place, model), weights, tokenizer)
+        return Encoder(_pooled(place, model), weights, tokenizer, check=tensors.check_whole)
     given = tokenizer, _template(place), _ends(place, config)
-    return LanguageModel(model, weights, *given, release=tensors.release, shared=shared)
+    return _language_model(tensors, (model, weights, *given), shared)
+
+
+def _language_model(tensors: Tensors, given: tuple[Any, ...], shared: bool) -> LanguageModel:
+    release, check = tensors.release, tensors.check_whole
+    return LanguageModel(*given, release=release, check=check, shared=shared)
 
 
 def _known(name: Any) -> Reader:
@@ -168,8 +179,10 @@ def _ends(place: Path, config: Mapping[str, Any]) -> list[int]:
     """The tokens that end a text."""
     own = place / "generation_config.json"
     found = (_json(own) if own.exists() else {}).get("eos_token_id", config.get("eos_token_id"))
-    listed = found if isinstance(found, list) else [found]
-    return [x for x in listed if type(x) is int]
+    listed = found if isinstance(found, list) else [] if found is None else [found]
+    if not all(type(x) is int for x in listed):
+        refuse(f"eos_token_id is {shown(str(found))}, not numbers of tokens")
+    return listed
 
 
 def _pooled(place: Path, model: Bert) -> Bert:

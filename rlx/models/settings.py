@@ -59,7 +59,7 @@ class Settings:
     def only(self, name: str, *known: Any) -> None:
         """Refuse a setting that is none of those `known`, the first if it is absent."""
         found = self._found(name, known[0])
-        if found not in known:
+        if type(found) not in (bool, int, float, str) or found not in known:
             texts = ", ".join(map(str, known))
             refuse(
                 f"{self._where}: {self._key(name)} is {shown(str(found))}, which rlx has not",

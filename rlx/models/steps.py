@@ -45,7 +45,7 @@ class Steps:
     Layers whose weights are of the same kind share their code. `release` is called as weights are
     bound: products have copies of them in an order of their own. With `adapters`, their number and
     greatest rank, a step takes the stacks of so many. Processes that are `shared` have the weights
-    in one copy.
+    in one copy. `check` is called before weights are read, and raises if a mapped file was cut off.
     """
 
     def __init__(
@@ -57,7 +57,10 @@ class Steps:
         release: Callable[[], None] = lambda: None,
         adapters: tuple[int, int] | None = None,
         shared: bool = False,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        check()
+        self._check = check
         self.adapters, self._stacks = adapters, ()
         self.model, self._page = model, (size, model.kv_heads, model.head_size, dtype)
         table = {name: x for name, x in weights.items() if name != "layers"}
@@ -117,6 +120,7 @@ class Steps:
         Those given are used up. Without a row whose next token is asked for, logits are None.
         `stacks` are the adapters of each layer, for steps that take some.
         """
+        self._check()
         run = self._read_on if len(batch.last) else self._read
         x, after = run(batch, list(pages), tuple(stacks))
         return (x if len(batch.last) else None), after
@@ -125,6 +129,7 @@ class Steps:
         self, batch: Batch, pages: Pages, stacks: Sequence[Stack] = ()
     ) -> tuple[Any, list[Any]]:
         """The states after the last layer, f32[tokens, size], and the new pages."""
+        self._check()
         return self._read(batch, list(pages), tuple(stacks))
 
     def _record(self) -> None:

@@ -7,9 +7,12 @@ from typing import Any
 
 from ..io.contents import refuse, shown
 from ..io.files import ArrayFile
+from ..ir.types import as_dtype, is_float
+from ..nn.blocks import BlockArray
 
 FIX = "get the file again from where it came, or convert the model anew"
 MOST_SHOWN = 5
+FLOAT64 = as_dtype("float64")
 
 
 class Tensors:
@@ -38,13 +41,26 @@ class Tensors:
             refuse(f"the model has no tensor {shown(name)}", FIX)
         return self._shapes[name]
 
+    def rows(self, name: str) -> int:
+        """How many rows a matrix has."""
+        shape = self.shape(name)
+        if not shape:
+            refuse(f"the tensor {shown(name)} is a single number, no matrix", FIX)
+        return shape[0]
+
     def take(self, name: str, shape: tuple[int, ...]) -> Any:
         """A tensor, which must have this shape; it is read where it is used."""
         found = self.shape(name)
         if found != shape:
             refuse(f"the tensor {shown(name)} has the shape {found}, the settings say {shape}", FIX)
         self._left.discard(name)
-        return self._homes[name][name]
+        array = self._homes[name][name]
+        if isinstance(array, BlockArray):
+            return array
+        if not is_float(array.dtype):
+            refuse(f"the tensor {shown(name)} holds {array.dtype}, no floats", FIX)
+        # longer floats would make all that is computed with them longer
+        return array.astype("float32") if array.dtype == FLOAT64 else array
 
     def ignore(self, names: Iterable[str]) -> None:
         """Count tensors as taken."""
@@ -59,6 +75,11 @@ class Tensors:
                 f"{some}",
                 "such a model computes more than what rlx has; use another one of the same family",
             )
+
+    def check_whole(self) -> None:
+        """Refuse files that were cut off since they were opened: to read on would kill us."""
+        for file in self._files:
+            file.check_whole()
 
     def release(self) -> None:
         """Let the system take back the memory of the files; what is used is read again."""

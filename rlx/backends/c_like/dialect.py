@@ -65,6 +65,7 @@ class Limits:
     lanes: int = 1  # float32 numbers of a vector, for dialects that have vectors
     shares: bool = True  # whether products gain by the memory that a group shares
     subgroup: int = 1  # threads that pass numbers without a barrier; 1 if unknown
+    batch_invariant: bool = False  # whether the order of a sum is the same for any batch size
 
 
 class Dialect(ABC):

@@ -17,6 +17,7 @@ from ...lower.pipeline import Lowered, lower
 from ...lower.target import FLOATS, NUMBERS, Target
 from ..backend import Executable
 from ..entries import device_executable
+from .dialect import Limits
 from .plan import Plan
 from .timers import StepTimers
 
@@ -57,6 +58,11 @@ def kernel_target(
         has_symbolic_sizes=False,
         most_uses=most_uses,
     )
+
+
+def limits_for(target: Target, limits: Limits) -> Limits:
+    """The limits of a device for programs of a target, which may want sums in one order."""
+    return replace(limits, batch_invariant=target.batch_invariant)
 
 
 def kernel_executable(

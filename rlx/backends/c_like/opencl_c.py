@@ -78,8 +78,13 @@ class OpenClC(CFamily):
         return f"vstore{lanes}({value}, 0, &{array}[{place}]);"
 
     def vector_sum(self, dtype: np.dtype, x: str, y: str, total: str) -> str:
-        """total + x * y in each lane: `fma` is slow where it is not one instruction."""
-        return f"mad({x}, {y}, {total})" if dtype.kind == "f" else f"{x} * {y} + {total}"
+        """total + x * y in each lane.
+
+        `fma` is slow where it is not one instruction, but of `mad` a compiler makes what it likes.
+        """
+        if dtype.kind != "f":
+            return f"{x} * {y} + {total}"
+        return f"{'fma' if self.limits.batch_invariant else 'mad'}({x}, {y}, {total})"
 
     def head(self, name: str, signature: Signature) -> str:
         """The kernel's words; its group has a fixed size."""

@@ -162,8 +162,8 @@ FEW = 1 << 12  # lines: more than these keep the device busy by themselves
 
 def is_shared_scan(scan: Scan, dialect: Dialect) -> bool:
     """Whether a group should go along a line, not a thread."""
-    is_long = size_of(scan.along) >= LONG and math.prod(map(size_of, scan.loops)) < FEW
-    return is_long and not dialect.limits.serial
+    is_few = math.prod(map(size_of, scan.loops)) < FEW or dialect.limits.batch_invariant
+    return size_of(scan.along) >= LONG and is_few and not dialect.limits.serial
 
 
 def write_shared_scan(scan: Scan, setting: Setting) -> Written:

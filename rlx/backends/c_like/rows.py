@@ -18,12 +18,11 @@ from ...lower.lir.program import Kernel, RowGroup
 from .body import Body, Setting, Written
 from .dialect import Dialect, LocalArray, register
 from .geometry import Grid, along_groups, size_of
+from .long_sums import LONG, keeps_order, passes_numbers, terms_of, threads_for
 from .parallel import write_stores
 from .scalars import Scalars
 
-LONG = 64  # a reduction shorter than this is not worth a group
 FEW = 1 << 12  # results of long reductions: more than these keep the device busy by themselves
-FEWEST_THREADS, MOST_THREADS = 32, 256
 
 
 def is_shared(kernel: Kernel, dialect: Dialect) -> bool:
@@ -31,7 +30,9 @@ def is_shared(kernel: Kernel, dialect: Dialect) -> bool:
     reductions = shared_reductions(kernel)
     if dialect.limits.serial or not reductions:
         return False
-    if math.prod(size_of(v) for v in reductions[0].loops) < LONG:
+    if any(keeps_order(dialect, r) for r in reductions):
+        return True  # a thread alone would be slow
+    if terms_of(reductions[0]) < LONG:
         return False
     if math.prod(map(size_of, kernel.loops)) < FEW:
         return True
@@ -82,9 +83,7 @@ class _Group:
             for kernel in step.kernels
             for loops in (kernel.loops, *(r.loops for r in shared_reductions(kernel)))
         )
-        most = min(MOST_THREADS, dialect.limits.threads)
-        most = 1 << (most.bit_length() - 1)  # they are halved until one is left
-        self.threads = min(most, max(FEWEST_THREADS, 1 << (longest - 1).bit_length()))
+        self.threads = threads_for(longest, dialect.limits)
 
     def write(self) -> Written:
         """The kernel of all rows."""
@@ -108,9 +107,15 @@ class _Group:
                 write_stores(writer, kernel.stores)
             return
         for reduction in shared_reductions(kernel):
-            self._reduce(reduction)
+            if self._is_together(reduction):
+                self._reduce(reduction)
         with writer.block(f"if (thread == {writer.whole(0)}) {{", branch=True):
             write_stores(writer, kernel.stores)
+
+    def _is_together(self, reduction: Reduce) -> bool:
+        """Whether the threads share a reduction: all, but for short ones that keep their order."""
+        is_kept = self.dialect.limits.batch_invariant and terms_of(reduction) < LONG
+        return not is_kept
 
     def _shared(self, loops: tuple[Variable, ...]) -> AbstractContextManager[None]:
         """A loop of each thread over its share of some loops' values."""
@@ -125,8 +130,7 @@ class _Group:
         writer.line(dialect.variable(kind, name, start))
         with self._shared(reduction.loops):
             writer.combine(name, combine, dtype, reduction.body)
-        width = dialect.limits.subgroup
-        if 1 < width <= self.threads and dialect.passed(kind, name, 1):
+        if passes_numbers(dialect, kind, self.threads):
             result = self._by_subgroups(reduction, name)
         else:
             result = self._by_halves(reduction, name)

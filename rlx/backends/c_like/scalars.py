@@ -19,6 +19,7 @@ from ...lower.lir.program import Buffer
 from .arithmetic import Given, Known, Number
 from .bodies import BODIES
 from .dialect import FLOAT32, HALVES, INT32, Dialect, Parameter, register
+from .long_sums import keeps_order, reduce_in_order
 
 LONGEST = 100  # characters of an expression that gets no line of its own
 BOOL, UINT16 = as_dtype("bool"), as_dtype("uint16")
@@ -240,6 +241,9 @@ class Scalars:
     def reduction(self, name: str, expr: Reduce) -> None:
         """A reduction as a loop of the thread."""
         kind = register(expr.dtype)
+        if keeps_order(self.dialect, expr):
+            reduce_in_order(self, name, expr)
+            return
         if self._in_lanes(expr):
             self._reduction_in_lanes(name, expr)
             return

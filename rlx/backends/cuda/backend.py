@@ -11,12 +11,12 @@ import numpy as np
 
 from ...ir.errors import RlxError
 from ...ir.graph import Graph
-from ...ir.record import record
+from ...ir.record import record, replace
 from ...lower.lir.program import Copy, Program, RepeatStep
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
 from ..c_like.cuda_c import CudaC
-from ..c_like.executable import kernel_executable, kernel_target
+from ..c_like.executable import kernel_executable, kernel_target, limits_for
 from ..c_like.plan import Launch, Plan, Product, plan
 from ..c_like.products import TILE
 from ..c_like.runner import Place, Places, Runner
@@ -34,6 +34,7 @@ class CudaBackend(Backend):
         self.kind, self.which = kind, which
         self.name = f"{kind}:{which}" if which else kind
         self.target = kernel_target(self.name, most_uses=TILE)
+        self.invariant_target = replace(self.target, batch_invariant=True)
         self._found: Availability | None = None
 
     def availability(self) -> Availability:
@@ -66,14 +67,16 @@ class CudaBackend(Backend):
         fixed: int = 0,
     ) -> Executable:
         """Lower a graph, write its kernels and build them."""
-        machine = self.machine
-        claims = claim if machine.blas else lambda step: None
+        machine, target = self.machine, target or self.target
+        limits = limits_for(target, machine.limits)
+        # how the library sums a row depends on how many there are
+        claims = claim if machine.blas and not target.batch_invariant else lambda step: None
         return kernel_executable(
             graph,
             array,
             machine,
-            target or self.target,
-            write=lambda program: plan(program, CudaC(machine.limits, self.kind), claims),
+            target,
+            write=lambda program: plan(program, CudaC(limits, self.kind), claims),
             load=lambda made, timers: Loaded(machine, made, timers),
             show=lambda made: {"cuda": made.text},
             check=check,

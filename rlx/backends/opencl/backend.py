@@ -8,7 +8,7 @@ from typing import Any
 
 from ...ir.errors import KernelBuildError, RlxError
 from ...ir.graph import Graph
-from ...ir.record import record
+from ...ir.record import record, replace
 from ...lower.lir.access import reads, writes
 from ...lower.lir.program import (
     BranchStep,
@@ -21,7 +21,8 @@ from ...lower.lir.program import (
 )
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
-from ..c_like.executable import kernel_executable, kernel_target
+from ..c_like.dialect import Limits
+from ..c_like.executable import kernel_executable, kernel_target, limits_for
 from ..c_like.opencl_c import OpenClC
 from ..c_like.plan import Kernels, Launch, Plan, plan
 from ..c_like.runner import Place, Places, Runner
@@ -51,6 +52,7 @@ class OpenClBackend(Backend):
                 try:
                     self.machine = self.memory = ClMachine(self.name, device)
                     self.target = target_of(self.machine)
+                    self.invariant_target = replace(self.target, batch_invariant=True)
                 except RlxError as error:
                     found = Availability(False, error.what, DRIVERS)
             self._found = found
@@ -77,13 +79,16 @@ class OpenClBackend(Backend):
 
         With the tier "fast" they are built when they first run, with all others that wait for that.
         """
-        together = self._together() if (target or self.target).tier == "fast" else None
+        target = target or self.target
+        is_joined = target.tier == "fast" and not target.batch_invariant
+        together = self._together() if is_joined else None
+        limits = limits_for(target, self.machine.limits)
         return kernel_executable(
             graph,
             array,
             self.machine,
-            target or self.target,
-            write=lambda program: self._written(program, together),
+            target,
+            write=lambda program: self._written(program, limits, together),
             load=lambda made, timers: Loaded(self.machine, made, together, timers),
             show=lambda made: {"opencl": made.text},
             check=check,
@@ -95,9 +100,9 @@ class OpenClBackend(Backend):
             self._waiting = Together(self.machine)
         return self._waiting
 
-    def _written(self, program: Program, together: Together | None) -> Plan:
+    def _written(self, program: Program, limits: Limits, together: Together | None) -> Plan:
         if together is None:
-            return plan(program, OpenClC(self.machine.limits))
+            return plan(program, OpenClC(limits))
         with self.machine.lock:  # another thread may be about to build them
             return plan(program, together.kernels.dialect, kernels=together.kernels)
 

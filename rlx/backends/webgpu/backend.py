@@ -17,7 +17,7 @@ from ...lower.lir.program import Buffer, Kernel, Program, RowGroup, Step, Store,
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
 from ..c_like.dialect import Limits
-from ..c_like.executable import kernel_executable, kernel_target
+from ..c_like.executable import kernel_executable, kernel_target, limits_for
 from ..c_like.plan import Plan, plan
 from ..c_like.timers import StepTimers
 from ..locks import opening
@@ -87,20 +87,24 @@ class WebgpuBackend(Backend):
         absent = frozenset[str]().union(*missing)
         return kernel_target(self.name, absent)
 
+    @cached_property
+    def invariant_target(self) -> Target:  # type: ignore[override]
+        """The target whose sums go in one order; WGSL lets drivers change it."""
+        return replace(self.target, batch_invariant=True)
+
     @property  # of others it is known for all adapters, so there it is no property
     def has_timers(self) -> bool:  # type: ignore[override]
         """Whether the adapter writes timestamps."""
         return TIMESTAMPS in self.device.features
 
     @cached_property
-    def dialect(self) -> Wgsl:
-        """The language of kernels, with what the adapter can do at once."""
+    def limits(self) -> Limits:
+        """What the adapter can do at once."""
         most = self.device.limits["max-compute-workgroups-per-dimension"]
         local = self.device.limits["max-compute-workgroup-storage-size"]
         shares = not self.device.is_processor
         lanes = self.device.subgroup
-        limits = Limits(THREADS, (most, most, most), local, shares=shares, subgroup=lanes)
-        return Wgsl(limits, self.device.layout, self.name)
+        return Limits(THREADS, (most, most, most), local, shares=shares, subgroup=lanes)
 
     def compile(
         self,
@@ -112,21 +116,23 @@ class WebgpuBackend(Backend):
         fixed: int = 0,
     ) -> Executable:
         """Lower a graph and write its kernels; they are compiled when they first run."""
+        target = target or self.target
+        dialect = Wgsl(limits_for(target, self.limits), self.device.layout, self.name)
         return kernel_executable(
             graph,
             array,
             self.memory,
-            target or self.target,
-            write=self._written,
+            target,
+            write=lambda program: self._written(program, dialect),
             load=lambda made, timers: _Compiled(self, made, timers),
             show=lambda made: {"wgsl": text_of(made)},
             check=check,
         )
 
-    def _written(self, program: Program) -> Plan:
+    def _written(self, program: Program, dialect: Wgsl) -> Plan:
         few_arrays(program, self.device.limits[MOST_ARRAYS] - 1)  # one for the numbers
         self._check_sizes(program)
-        return plan(program, self.dialect)
+        return plan(program, dialect)
 
     def _check_sizes(self, program: Program) -> None:
         """Raise if kernels cannot reach an array: they could not count its elements either."""

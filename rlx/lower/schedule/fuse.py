@@ -205,6 +205,8 @@ class _Fuser:
             return False
         contracted, _ = axes_of(node)
         depth = math.prod(arg.shape[axis] for axis in contracted[number])
+        if target.batch_invariant and len(contracted[number]) > 1:
+            return False  # the order of the axes would depend on how often it is used
         if node.result.type.size * depth > target.most_uses * arg.type.size:
             return False
         if not self.is_inline(arg) or len(self.users[arg]) > 1 or not arg.type.size:
