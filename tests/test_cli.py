@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import shlex
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -160,6 +163,15 @@ def test_quantize_writes_a_file_that_others_read(rlx_prints, tmp_path, format):
         (["quantize", "MODEL", "x.safetensors"], "whose names end with .gguf"),
         (["quantize", "MODEL", "/no/such/x.gguf"], "cannot write"),
         (["run", "ENCODER", "Hi"], "is an encoder, which writes no text"),
+        (["run", "MODEL", "Hi\udcff"], "the prompt is no text in UTF-8"),
+        (["run", "MODEL", "Hi", "--raw", "--system", "You"], "--system is for answers"),
+        (["run", "MODEL", "word " * 9000], "tokens and 1 more are over the model"),
+        (
+            ["bench", "MODEL", "--prompt", "8185"],
+            "8 more tokens are over the model's context of 8192",
+        ),
+        (["quantize", "MODEL", "/tmp/x/.." + "/x" * 300 + ".gguf"], "cannot write"),
+        (["info", "/dev/zero"], "it is no regular file"),
     ],
 )
 def test_errors_say_what_and_how_to_fix_it(rlx_prints, arguments, says):
@@ -169,3 +181,33 @@ def test_errors_say_what_and_how_to_fix_it(rlx_prints, arguments, says):
     assert says in error
     assert "\nfix: " in error
     assert "Traceback" not in error
+
+
+def test_a_full_disk_and_letters_that_a_terminal_has_not(tmp_path):
+    path = tmp_path / "tiny.npz"
+    rlx.save(path, {"\u00e9": np.ones(3)})
+    command = [sys.executable, "-m", "rlx", "info", str(path), "--tensors"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, env=environment, check=True)
+    assert done.stdout.endswith(b"?  f64[3]\n") and not done.stderr
+    subprocess.run(f"{shlex.join(command)} <&- >&-", shell=True, cwd=ROOT, check=True)
+    if not os.path.exists("/dev/full"):
+        return
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=ROOT)
+    assert done.returncode == 2
+    assert done.stderr == b"rlx: cannot write the output: No space left on device\n"
+
+
+def test_what_a_context_has_room_for(rlx_prints, tmp_path):
+    """Without --max-tokens the rest of the context is written; a talk that fills it ends."""
+    path, source = tmp_path / "tiny.gguf", tmp_path / "small.gguf"
+    write_llama(source, np.random.default_rng(0), ["q4_0"], layers=1, scaling="none", window=None)
+    short, given = struct.pack("<I", 30), source.read_bytes()
+    key = b"llama.context_length" if b"llama.context_length" in given else b".context_length"
+    place = given.index(key) + len(key) + 4
+    path.write_bytes(given[:place] + short + given[place + 4 :])
+    status, out, _ = rlx_prints("run", str(path), "abc")
+    assert status == 0 and out
+    status, _, error = rlx_prints("chat", str(path), lines="Hi\n")
+    assert status == 2 and "the model has no chat template" in error

@@ -283,6 +283,9 @@ ERRORS = {
     "ArgumentError: quantize: the weight layers[0].weight has numbers that are not finite": dict(
         f=rlx.tree.map(lambda x: x / 0, model())
     ),
+    "ArgumentError: quantize: weights are so large that their range is over float32's": dict(
+        f=lambda x: x @ np.full((32, 4), 3e38, "float32")
+    ),
 }
 
 

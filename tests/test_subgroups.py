@@ -130,8 +130,7 @@ def test_numbers_on_vulkan(dtype: str, monkeypatch: pytest.MonkeyPatch):
     limits, x = backend.limits, rows_of(dtype)
     graph = rlx.make_graph(reductions)(x)
     for width in {limits.subgroup, 1}:
-        dialect = Wgsl(replace(limits, subgroup=width), backend.device.layout)
-        monkeypatch.setitem(vars(backend), "dialect", dialect)
+        monkeypatch.setitem(vars(backend), "limits", replace(limits, subgroup=width))
         made = backend.compile(graph, rlx.Array)
         assert ("subgroupShuffleXor" in made.stages["wgsl"]) == (width > 1)
         found = [np.asarray(y) for y in rlx.tree.leaves(made.entry(x))]

@@ -131,4 +131,5 @@ def with_factors(w: np.ndarray, product: Product, range: Ranged | None) -> np.nd
     assert product.layout is not None, "it is quantized"
     smooth = 1 / (np.asarray(range.factors) * np.asarray(range.scale))
     (axis,) = product.layout.summed
-    return np.moveaxis(np.moveaxis(w, axis, -1) * smooth, -1, axis)
+    with np.errstate(over="ignore"):  # which its scale tells
+        return np.moveaxis(np.moveaxis(w, axis, -1) * smooth, -1, axis)

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from ..ir.errors import ArgumentError
 from ..ir.graph import Node
 from ..ir.record import record
 from ..nn.blocks import BlockArray, packed_blocks
@@ -103,7 +104,13 @@ def pack(
         return _in_blocks(lines, group, layout, scheme)
     codes = Codes.of(8, scheme.symmetric_weights)
     rows = lines.reshape(1, -1) if scheme.granularity == "tensor" else lines
-    scale, zero = codes.scales(*row_ranges(rows, scheme, codes))
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale, zero = codes.scales(*row_ranges(rows, scheme, codes))
+    if not np.isfinite(scale).all():
+        raise ArgumentError(
+            "quantize: weights are so large that their range is over float32's",
+            fix="name the layer in skip=..., or make the weights smaller",
+        )
     scale, zero = (np.broadcast_to(n, len(lines)) for n in (scale, zero))
     found = codes.rounded(lines, scale[:, None], zero[:, None])
     kept = layout.kept_sizes

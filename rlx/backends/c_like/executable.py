@@ -61,7 +61,7 @@ def kernel_target(
 
 
 def limits_for(target: Target, limits: Limits) -> Limits:
-    """The limits of a device for programs of a target, which may want sums in one order."""
+    """The limits of a device for a target, which may want sums in one order."""
     return replace(limits, batch_invariant=target.batch_invariant)
 
 
