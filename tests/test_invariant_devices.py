@@ -37,9 +37,9 @@ def sums_then_softmax(x: Any) -> Any:
 
 
 OTHERS = {
-    "packed products": lambda x: nn.linear(x, nn.BlockArray(PACKED, "q4_1")),
+    "packed products": lambda x: nn.linear(x, nn.BlockArray(rnp.asarray(PACKED), "q4_1")),
     "packed products of int8": lambda x: nn.linear(
-        x, nn.BlockArray(PACKED, "q4_1"), compute="int8"
+        x, nn.BlockArray(rnp.asarray(PACKED), "q4_1"), compute="int8"
     ),
     "sums, then softmax": sums_then_softmax,
     "sums of sums": lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).sum(-1),

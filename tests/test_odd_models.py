@@ -109,7 +109,7 @@ def test_odd_configurations_are_named(tmp_path, changes, says):
     assert says in raised.value.what and raised.value.fix
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8", "bool", "complex64"])
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "int8", "bool", "complex64"])
 def test_weights_are_floats(tmp_path, dtype):
     """Longer ones compute as float32 does; numbers of codes alone are not the weights."""
     write_folder(tmp_path, "llama")
