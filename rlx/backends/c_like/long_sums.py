@@ -1,4 +1,4 @@
-"""In what order the terms of a long reduction are combined, by a group or by a thread alone.
+"""The order in which a group, or a thread alone, combines a long reduction.
 
 Each thread of a group combines every so many terms, then a tree is made of what they have, its
 first levels within subgroups. A `Limits.batch_invariant` device keeps to that order where a thread
@@ -29,7 +29,7 @@ def terms_of(reduction: Reduce) -> int:
 
 
 def threads_for(count: int, limits: Limits) -> int:
-    """How many threads of a group share so many terms: a power of two, halved until one is left.
+    """How many threads of a group share so many terms: a power of two.
 
     More of them would change no bits: what they add is neutral.
     """
