@@ -48,7 +48,7 @@ def add_sampling(parser: argparse.ArgumentParser, most: int) -> None:
 
 
 def sampling(asked: argparse.Namespace, room: int) -> dict[str, Any]:
-    """The options of `generate` that were given, with so much `room` for what is written."""
+    """The options of `generate` that were given, with `room` for so many tokens."""
     given = {name: getattr(asked, name) for name in NUMBERS}
     found = {name: value for name, value in given.items() if value is not None}
     most = max(1, min(asked.most_tokens, room)) if asked.max_tokens is None else asked.max_tokens
@@ -56,7 +56,7 @@ def sampling(asked: argparse.Namespace, room: int) -> dict[str, Any]:
 
 
 def text_of(what: str, read: Callable[[], str]) -> str:
-    """A text that comes from outside, by what reads it; bytes that are none are an error."""
+    """A text from outside, by what reads it; bytes that are none are an error."""
     try:
         text = read()
         text.encode()  # such bytes may have become halves of letters
