@@ -264,3 +264,17 @@ def test_loops_of_as_many_rounds_as_an_open_size_have_derivatives(buckets: Any) 
         x = np.random.default_rng(n).normal(size=(n, 3))
         for found, wanted in zip(loops(x), rlx.value_and_grad(run)(rlx.array(x)), strict=True):
             np.testing.assert_allclose(found, wanted, 1e-9, 1e-9)
+
+
+def test_ops_that_take_each_member_of_an_open_batch_by_itself_are_padded() -> None:
+    def run(x: Any) -> Any:
+        inverse, linalg = rnp.linalg.inv(x), rnp.linalg
+        values = linalg.eigvalsh(x + rnp.swapaxes(x, 1, 2)), linalg.svd(x)[1], linalg.det(x)
+        return inverse, values, rnp.fft.rfft(x).real, rlx.grad(lambda x: linalg.inv(x).sum())(x)
+
+    for device in ("cpu", "reference"):
+        padded = rlx.jit(run, dynamic=ROWS, buckets=POW2, device=device)
+        x = np.random.default_rng(0).normal(size=(3, 4, 4)) + 4 * np.eye(4)
+        pairs = zip(rlx.tree.leaves(padded(x)), rlx.tree.leaves(run(rlx.array(x))), strict=True)
+        for found, wanted in pairs:
+            np.testing.assert_allclose(found, wanted, 1e-9, 1e-9)

@@ -9,6 +9,7 @@ from typing import Any
 from ...ir.bind import concrete_attr, concrete_type, sizes_in
 from ...ir.body import (
     AsParts,
+    Blocks,
     Branch,
     Concat,
     Contract,
@@ -31,7 +32,7 @@ from ...ir.body import (
 )
 from ...ir.builder import build, build_with_captures, current, rewrite
 from ...ir.dims import Dim, Size
-from ...ir.errors import UnsupportedOp
+from ...ir.errors import RlxError, UnsupportedOp
 from ...ir.graph import OPS, Graph, Node, Value
 from ...ir.op import has_effect
 from ...ir.types import DTYPES, Type, empty_result, is_inexact, neutral
@@ -252,6 +253,19 @@ class _Padder:
         )
         return [OPS["reshape"](result, shape=x.shape)]
 
+    def lines(self, node: Node, operands: list[Value]) -> Sequence[Value]:
+        """The first line in the padding of the first axis, of an op that takes each by itself."""
+        if not _takes_lines(node):
+            raise _unsupported(node)
+        filled = []
+        for x, old in zip(operands, node.args, strict=True):
+            inside = self.inside(x, old, [0])
+            assert inside is not None, "the first axis is open"
+            first = OPS["slice"](x, start=(0,) * x.rank, stop=(1, *x.shape[1:]), step=(1,) * x.rank)
+            every = OPS["broadcast"](first, shape=x.shape, axes=tuple(range(x.rank)))
+            filled.append(OPS["select"](inside, x, every))
+        return self.plain(node, filled)
+
     # -- nested graphs -----------------------------------------------------------------------------
 
     def branches(self, node: Node, operands: list[Value]) -> Sequence[Value]:
@@ -357,6 +371,7 @@ _RULES: dict[type, _Rule] = {
     TopK: _Padder.largest,
     Concat: _Padder.joined,
     Scatter: _Padder.scattered,
+    **dict.fromkeys((Blocks, Library), _Padder.lines),
 }
 _RULES_OF_GRAPHS: dict[type, _Rule] = {
     Branch: _Padder.branches,
@@ -368,6 +383,37 @@ _RULES_OF_GRAPHS: dict[type, _Rule] = {
 def _is_known(node: Node) -> bool:
     """Whether a node has no open size."""
     return all(v.type.is_static for v in (*node.args, *node.results)) and not sizes_in(node.attrs)
+
+
+def _takes_lines(node: Node) -> bool:
+    """Whether an op does one thing to each line along the first axes, which alone are open.
+
+    That is so if what it does to a line becomes this very node by its batching rule.
+    """
+    types, rule = [v.type for v in (*node.args, *node.results)], node.op.rules.batch
+    if not node.args or rule is None or node.op.rules.runs_python:
+        return False
+    if not all(t.rank and isinstance(t.shape[0], Dim) for t in types):
+        return False
+    line = [t.with_shape(t.shape[1:]) for t in types]
+    if not all(t.is_static for t in line) or sizes_in(node.attrs):
+        return False
+    count = len(node.args)
+
+    def batched(*xs: Value) -> Any:
+        return rule(list(xs), [True] * count, **node.attrs)
+
+    try:
+        if [*node.op.infer(line[:count], node.attrs)] != line[count:]:
+            return False
+        made = build(batched, types[:count])
+    except RlxError:
+        return False
+    if len(made.nodes) != 1:
+        return False
+    (only,) = made.nodes
+    is_same = (only.op, only.attrs) == (node.op, node.attrs)
+    return is_same and only.args == tuple(made.params)
 
 
 def _must_not_run(node: Node) -> bool:
