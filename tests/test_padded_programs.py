@@ -272,6 +272,8 @@ def test_ops_that_take_each_member_of_an_open_batch_by_itself_are_padded() -> No
         values = linalg.eigvalsh(x + rnp.swapaxes(x, 1, 2)), linalg.svd(x)[1], linalg.det(x)
         return inverse, values, rnp.fft.rfft(x).real, rlx.grad(lambda x: linalg.inv(x).sum())(x)
 
+    none = rlx.jit(lambda x: rnp.linalg.eigvalsh(x[1:]), dynamic=ROWS, buckets=POW2)
+    assert none(np.eye(3)[None]).shape == (0, 3)
     for device in ("cpu", "reference"):
         padded = rlx.jit(run, dynamic=ROWS, buckets=POW2, device=device)
         x = np.random.default_rng(0).normal(size=(3, 4, 4)) + 4 * np.eye(4)

@@ -46,20 +46,20 @@ def bucketed(graph: Graph, compile: Compile, buckets: Buckets, memory: Memory | 
     """An executable that pads arrays to the next larger of some sizes."""
     # with all of lowering, 20 ms to import
     from ..lower.hir.pad_sizes import pad_sizes
-    from ..lower.hir.places import check_padding
+    from ..lower.hir.places import PaddingChecks
 
     tables = dict(buckets)
     symbols = {s.name: s for t in graph.param_types for s in t.symbols}
     _check_buckets(symbols.keys(), tables)
     made: dict[tuple[int, ...], tuple[Callable[..., Any], list[tuple[Dim, np.dtype]]]] = {}
     known: list[str] = []
-    check_sizes = SizeChecks(graph)
+    check_sizes, check_padding = SizeChecks(graph), PaddingChecks(graph)
 
     def make(sizes: Sizes) -> Callable[..., Any]:
         names = sorted(sizes)
         chosen = {name: _bucket(symbols[name], sizes[name], tables[name]) for name in names}
         check_sizes(sizes)
-        check_padding(graph, sizes, chosen)
+        check_padding(sizes, chosen)
         key = tuple(chosen.values())
         with compiling:
             if key not in made:

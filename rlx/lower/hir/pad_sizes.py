@@ -257,6 +257,8 @@ class _Padder:
         """The first line in the padding of the first axis, of an op that takes each by itself."""
         if not _takes_lines(node):
             raise _unsupported(node)
+        if 0 in [x.shape[0] for x in operands]:
+            return self.plain(node, operands)
         filled = []
         for x, old in zip(operands, node.args, strict=True):
             inside = self.inside(x, old, [0])

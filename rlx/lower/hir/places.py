@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
-from ...ir.bind import concrete_type
 from ...ir.body import Read
-from ...ir.dims import Dim, Size
+from ...ir.dims import Dim, Size, concrete
 from ...ir.errors import UnsupportedOp
-from ...ir.graph import OPS, Graph, Value
+from ...ir.graph import OPS, Graph, Node, Value
 from ...ir.record import field, record
 from ...ir.types import DTYPES, is_signed
 from ..lir import expr as scalar
@@ -35,15 +34,24 @@ FIX = "pass specialize=True to rlx.jit, which compiles once for each size, in pl
 Guards = Sequence[tuple[Index, Any, Any]]  # the conditions low <= index < high
 
 
-def check_padding(graph: Graph, true: Mapping[str, int], padded: Mapping[str, int]) -> None:
-    """Raise an error unless all arrays of a graph fit the padded ones.
+@final
+class PaddingChecks:
+    """Checks that all arrays of a graph fit padded ones, each shape once.
 
     `x[: n % 4]` has elements for n = 3 and none for n = 4.
     """
-    graph = expand(inline_calls(graph, keep_recomputed=False))
-    for node in graph.walk():
-        for value in node.results:
-            lesser, larger = (concrete_type(value.type, sizes).shape for sizes in (true, padded))
+
+    def __init__(self, graph: Graph) -> None:
+        self._makers: dict[tuple[Size, ...], Node] = {}
+        for node in expand(inline_calls(graph, keep_recomputed=False)).walk():
+            for value in node.results:
+                if not value.type.is_static:
+                    self._makers.setdefault(value.shape, node)
+
+    def __call__(self, true: Mapping[str, int], padded: Mapping[str, int]) -> None:
+        """Raise an error unless arrays of padded sizes hold those of the true ones."""
+        for shape, node in self._makers.items():
+            lesser, larger = (tuple(concrete(n, sizes) for n in shape) for sizes in (true, padded))
             if any(n > m for n, m in zip(lesser, larger, strict=True)):
                 raise UnsupportedOp(
                     f"{node.op.name}: its result has the shape {larger} for padded arrays, which "
