@@ -18,6 +18,7 @@ import rlx.numpy as rnp
 from rlx import lax
 from rlx.backends import bound_memory
 from rlx.backends.cpu.llvm.host import host
+from rlx.backends.cpu.products import constants
 from rlx.ir.errors import ArgumentError, DtypeError, RlxError, ShapeError, StructureError
 from rlx.runtime.session import default_session
 
@@ -374,6 +375,23 @@ def test_a_donated_argument_cannot_be_bound() -> None:
     with pytest.raises(ArgumentError, match="'p' of <lambda> is donated") as found:
         program.bind(p=B)
     assert found.value.fix == "do not donate what is bound"
+
+
+def test_threads_share_the_packing_of_large_matrices() -> None:
+    w, x = normal(2000, 1201), normal(70, 2000)
+    program = compiled(lambda w, x: x @ w, w, x)
+    program.bind(w=w)
+    assert program._binding.code.executable.held[-1].nbytes > constants.PART
+    close(program(x), np.asarray(x, np.float64) @ np.asarray(w, np.float64))
+
+
+def test_large_rooms_and_small_ones_are_alike():
+    sizes = [bound_memory.LARGE_ROOM, 5, 0, 70]
+    rooms = bound_memory.room_for(sizes)
+    assert [room.nbytes for room in rooms] == sizes
+    assert not any(room.ctypes.data % bound_memory.ALIGNMENT for room in rooms)
+    rooms[0][:], rooms[1][:] = 3, 7
+    assert (rooms[0][-1], rooms[1][0]) == (3, 7)
 
 
 def test_joined_pages_hold_what_they_held(monkeypatch):

@@ -1,8 +1,9 @@
 """Memory for what calls are bound to: one room for many arrays, filled by threads.
 
-A new page of memory costs several times what it costs to write it. Large pages are read faster by a
-third, where memory is the limit, but took up to four times as long to get, on a virtual machine
-whose host gives memory late. So rooms are made of small ones, which are joined later.
+A new page of memory costs several times what it costs to write it. Large pages cost a third of that
+and are read faster by a third, where memory is the limit, but took up to four times as long to get
+on a virtual machine whose host gives memory late. So rooms of a small model are made of small
+pages, asked for all at once and joined later, and large rooms of large ones, as NumPy's arrays are.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import final
 
 import numpy as np
@@ -26,7 +28,9 @@ from .locks import hold_in_forks
 
 ALIGNMENT = 64  # bytes of a cache line
 LARGE = 1 << 22  # bytes that one thread copies before others have begun
-LARGE_PAGE = 1 << 21  # bytes
+PART = 1 << 25  # bytes that a thread copies at a time, past the caches
+LARGE_PAGE, LARGE_ROOM = 1 << 21, 1 << 25  # bytes
+POPULATE = 23  # MADV_POPULATE_WRITE, of Linux 5.14
 
 
 def room_for(sizes: Sequence[int]) -> list[np.ndarray]:
@@ -43,38 +47,55 @@ def _aligned(size: int) -> np.ndarray:
 
 
 def _pages(size: int) -> np.ndarray:
-    """Memory of its own, whose pages are joined later."""
+    """Memory of its own, of large pages or of small ones that are joined later."""
     if not hasattr(mmap, "MAP_PRIVATE"):
         return np.frombuffer(mmap.mmap(-1, size), np.uint8)
     memory = mmap.mmap(-1, size + LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     room = np.frombuffer(memory, np.uint8)
-    room = room[-room.ctypes.data % LARGE_PAGE :]
-    _joins.add(room.ctypes.data, size // LARGE_PAGE * LARGE_PAGE, memory)
-    return room
+    start, whole = -room.ctypes.data % LARGE_PAGE, size // LARGE_PAGE * LARGE_PAGE
+    with suppress(OSError):  # an older system, or none of Linux
+        if size >= LARGE_ROOM and hasattr(mmap, "MADV_HUGEPAGE"):
+            memory.madvise(mmap.MADV_HUGEPAGE, start, whole)
+        elif sys.platform == "linux":
+            memory.madvise(POPULATE, start, size)
+    if size < LARGE_ROOM:
+        _joins.add(room.ctypes.data + start, whole, memory)
+    return room[start:]
 
 
-def shared_out(work: Callable[[int], object], sizes: Sequence[int]) -> None:
-    """Call `work` with the number of each piece, the largest first, by its bytes.
+def shared_out(work: Callable[[int, int, int], object], sizes: Sequence[int]) -> None:
+    """Call `work` with the number of an array, of a part, and how many it has.
 
-    Threads share the pieces of large arrays; the work leaves the interpreter lock for them.
+    The arrays have so many bytes each. Threads share the parts, if there are many bytes; the work
+    leaves the interpreter lock for them.
     """
-    order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
-    count = min(len(order), _threads()) if sum(sizes) > LARGE else 1
-    if count < 2:
-        for number in order:
-            work(number)
+    counts = [-(-size // PART) for size in sizes]
+    parts = [(i, part, count) for i, count in enumerate(counts) for part in range(count)]
+    threads = min(len(parts), _threads()) if sum(sizes) > LARGE else 1
+    if threads < 2:
+        for part in parts:
+            work(*part)
         return
-    with ThreadPoolExecutor(count) as threads:
-        for _ in threads.map(work, order):
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(lambda part: work(*part), parts):
             pass
+
+
+def part_of(array: np.ndarray, part: int, parts: int) -> np.ndarray:
+    """A part of the bytes of a dense array."""
+    flat = array.reshape(-1).view(np.uint8)
+    return flat[part * flat.size // parts : (part + 1) * flat.size // parts]
 
 
 def copies(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Copies of dense arrays, in one piece of memory."""
     rooms = room_for([x.nbytes for x in arrays])
-    made = [room.view(x.dtype).reshape(x.shape) for room, x in zip(rooms, arrays, strict=True)]
-    shared_out(lambda i: np.copyto(made[i], arrays[i]), [x.nbytes for x in arrays])
-    return made
+
+    def copy(number: int, *part: int) -> None:
+        np.copyto(part_of(rooms[number], *part), part_of(arrays[number], *part))
+
+    shared_out(copy, [x.nbytes for x in arrays])
+    return [room.view(x.dtype).reshape(x.shape) for room, x in zip(rooms, arrays, strict=True)]
 
 
 def _threads() -> int:

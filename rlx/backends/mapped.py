@@ -19,7 +19,7 @@ from contextlib import suppress
 import numpy as np
 
 from ..ir.types import as_dtype
-from .bound_memory import ALIGNMENT, shared_out
+from .bound_memory import ALIGNMENT, part_of, shared_out
 from .disk import SUFFIX, DiskCache, hashed, open_entry, strangers
 
 MAGIC = b"rlxarray"
@@ -28,14 +28,14 @@ HEAD = struct.Struct("<8s16sQ")  # magic, checksum, bytes of the line
 
 def content_key(code: Sequence[bytes], arrays: Sequence[np.ndarray]) -> str:
     """A key of what some code makes of arrays, by the bytes of both."""
-    parts = [np.frombuffer(x, np.uint8) for x in code] + [_bytes(x) for x in arrays]
-    digests = [b""] * len(parts)
+    every = [np.frombuffer(x, np.uint8) for x in code] + [np.ascontiguousarray(x) for x in arrays]
+    digests: dict[tuple[int, ...], bytes] = {}
 
-    def digest(number: int) -> None:
-        digests[number] = hashlib.sha256(parts[number].data).digest()
+    def digest(number: int, *part: int) -> None:
+        digests[number, *part] = hashlib.sha256(part_of(every[number], *part).data).digest()
 
-    shared_out(digest, [x.nbytes for x in parts])
-    return hashed("arrays", digests, [(x.dtype.name, x.shape) for x in arrays])
+    shared_out(digest, [x.nbytes for x in every])
+    return hashed("arrays", sorted(digests.items()), [(x.dtype.name, x.shape) for x in arrays])
 
 
 def map_arrays(disk: DiskCache, key: str) -> list[np.ndarray] | None:

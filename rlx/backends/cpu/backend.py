@@ -27,7 +27,7 @@ from ...lower.memory_plan import MemoryPlan, memory_plan
 from ...lower.pipeline import Lowered, lower
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable, Lasting, Plan
-from ..bound_memory import room_for, shared_out
+from ..bound_memory import room_for
 from ..entries import Sizes, sized_entry
 from ..locks import no_collection
 from .disk_code import Code, DiskEntry, facts, tunes
@@ -317,9 +317,7 @@ class Linked:
         panels = room_for(early.panels)
         places = [x.ctypes.data for x in (*arrays, *panels)]
         table = (ctypes.c_void_p * len(places))(*places)
-        kinds = ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64
-        fill = ctypes.CFUNCTYPE(*kinds)(self.library.address("prepare"))
-        shared_out(lambda number: fill(table, number), early.panels)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.library.address("prepare"))(table)
         return (*kept, *panels)
 
     def types(self, graph: Graph) -> list[Type]:

@@ -253,6 +253,13 @@ class Function:
             return pointer
         return self.emit(f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")
 
+    def share(self, count: int | str) -> tuple[str, str]:
+        """The bounds of `%part`, one of `%parts` that share a count equally."""
+        last = self.emit("add i64 %part, 1")
+        ends = (self.emit(f"mul i64 {number}, {count}") for number in ("%part", last))
+        first, last = (self.emit(f"udiv i64 {end}, %parts") for end in ends)
+        return first, last
+
     @contextmanager
     def loop(
         self,

@@ -169,14 +169,12 @@ def part_range(f: Function, extent: Size, step: int) -> tuple[str, str]:
         blocks = str(-(-extent // step)) if isinstance(extent, int) else end
     else:
         blocks = f.emit(f"udiv i64 {f.emit(f'add i64 {end}, {step - 1}')}, {step}")
-    bounds = []
-    for number in ("%part", f.emit("add i64 %part, 1")):
-        scaled = f.emit(f"mul i64 {number}, {blocks}")
-        block = f.emit(f"udiv i64 {scaled}, %parts")
-        bounds.append(f.emit(f"mul i64 {block}, {step}") if step > 1 else block)
-    if step > 1 and extent % step != 0:
-        bounds[1] = f.intrinsic("smin", Vector("int64"), bounds[1], end)
-    return bounds[0], bounds[1]
+    first, last = f.share(blocks)
+    if step > 1:
+        first, last = (f.emit(f"mul i64 {block}, {step}") for block in (first, last))
+        if extent % step != 0:
+            last = f.intrinsic("smin", Vector("int64"), last, end)
+    return first, last
 
 
 def emit_loops(

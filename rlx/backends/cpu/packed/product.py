@@ -157,11 +157,8 @@ def _pack_tile(f: Function, pack: str, number: str) -> str:
 
 def _share(f: Function, is_shared: str, count: str) -> tuple[str, str]:
     """The part of a count, or all of it where it is not shared."""
-    bounds = []
-    for number, otherwise in (("%part", "0"), (f.emit("add i64 %part, 1"), count)):
-        part = f.emit(f"udiv i64 {f.emit(f'mul i64 {number}, {count}')}, %parts")
-        bounds.append(f.select(INT, is_shared, part, otherwise))
-    return bounds[0], bounds[1]
+    first, last = f.share(count)
+    return f.select(INT, is_shared, first, "0"), f.select(INT, is_shared, last, count)
 
 
 def _rows(
@@ -202,10 +199,13 @@ class BlockPacking:
     panels: Buffer
 
     def emit(self, module: Module, f: Function, layout: Layout) -> None:
-        """Emit the packing."""
+        """Emit the packing of a part of the tiles."""
         name = pack_function(module, self.packed)
         source, target = (layout.pointer(f, b) for b in (self.blocks, self.panels))
-        numbers = f"i64 {self.lines}, i64 {self.depth}, i64 0, i64 {-(-self.lines // LINES)}"
+        first, last = f.share(-(-self.lines // LINES))
+        start = f.emit(f"mul i64 {first}, {self.depth * self.packed.nbytes}")
+        target = f.offset(target, "i8", start)
+        numbers = ", ".join(f"i64 {n}" for n in (self.lines, self.depth, first, last))
         f.do(f"call void @{name}(ptr {source}, ptr {target}, {numbers})")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....ir.dims import static
 from ....ir.record import record, replace
 from ....ir.types import Type
 from ....lower.lir.access import reads
@@ -20,8 +21,9 @@ from ....lower.lir.index import Index, Variable
 from ....lower.lir.program import Buffer, Contraction, LibraryCall, Program
 from ..llvm.host import Host
 from ..llvm.text import AS_WRITTEN, Function, Module, Vector
-from ..loops.kernels import Layout, buffers_of, open_scope
+from ..loops.kernels import KERNEL_PARAMETERS, Layout, buffers_of, open_scope
 from ..loops.scope import Scope
+from ..runtime.pool import parallel
 from .contraction import (
     ROW_BLOCKS,
     contracts_natively,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 # rows of small numbers, which packing would widen, and so double or quadruple what is read
 FEW_ROWS = {**dict.fromkeys(HALVES, 96), **dict.fromkeys(BYTES, NARROW)}
+PART, SMALL_PART = 1 << 23, 1 << 19  # bytes that a thread packs at a time: of panels, of blocks
+AT_ONCE = 16  # panels of which memory is read row by row: they need no room in a cache
 
 
 @record
@@ -175,22 +179,38 @@ def _is_worth(blocking: Blocking, which: str) -> bool:
 def emit_prepare(
     module: Module, packings: Sequence[Packing | BlockPacking], fixed: Sequence[Buffer], host: Host
 ) -> None:
-    """Emit `i32 prepare(ptr table, i64 number)`, which fills one of the panels.
+    """Emit `void prepare(ptr table)`, which packs all constants.
 
-    The table has the fixed arrays, then all panels. The number is the panel's.
+    The table has the fixed arrays, then all panels. Threads share what is large.
     """
-    parameters = [("ptr", "%table"), ("i64", "%number")]
-    f = module.function("prepare", parameters, "i32", AS_WRITTEN)
+    sizes = [static(packing.panels.nbytes) for packing in packings]
+    counts = [
+        -(-size // (PART if isinstance(packing, Packing) else SMALL_PART))
+        for packing, size in zip(packings, sizes, strict=True)
+    ]
+    f = module.function("prepare", [("ptr", "%table")], attributes=AS_WRITTEN)
+    if sum(sizes) > SMALL_PART:
+        parallel(f, "@prepare_part", "%table", str(sum(counts)))
+    else:
+        with f.loop("0", str(sum(counts))) as loop:
+            f.do(f"call void @prepare_part(ptr %table, i64 {loop.index}, i64 {sum(counts)})")
+    f.do("ret void")
+    f = module.function("prepare_part", KERNEL_PARAMETERS, "void", AS_WRITTEN, "internal")
     table = (*fixed, *(p.panels for p in packings))
     layout = Layout({b: i for i, b in enumerate(table)}, -1, {})
     packers: dict[tuple[Blocking, str], str] = {}
-    for number, packing in enumerate(packings):
-        with f.when(f.emit(f"icmp eq i64 %number, {number}")):
-            if isinstance(packing, Packing):
-                _emit_packing(module, f, packing, f"pack_{number}", layout, host, packers)
-            else:
-                packing.emit(module, f, layout)
-    f.do("ret i32 0")
+    for number, (packing, count) in enumerate(zip(packings, counts, strict=True)):
+        name = f"prepare_{number}"
+        own = f.emit(f"sub i64 %part, {sum(counts[:number])}")
+        with f.when(f.emit(f"icmp ult i64 {own}, {count}")):
+            f.do(f"call void @{name}(ptr %table, i64 {own}, i64 {count})")
+        inner = module.function(name, KERNEL_PARAMETERS, "void", AS_WRITTEN, "internal")
+        if isinstance(packing, Packing):
+            _emit_packing(module, inner, packing, f"pack_{number}", layout, host, packers)
+        else:
+            packing.emit(module, inner, layout)
+        inner.do("ret void")
+    f.do("ret void")
 
 
 def _emit_packing(
@@ -207,7 +227,7 @@ def _emit_packing(
     if isinstance(operand, Load) and is_matrix(operand, packing.line, packing.depth):
         known = packers.setdefault((blocking, which), name)
         if known == name:
-            emit_pack(module, name, blocking, which)
+            emit_pack(module, name, blocking, which, AT_ONCE)
         corner = operand.index.substitute({packing.line: Index(), packing.depth: Index()})
         scope = open_scope(f, layout, host, [operand.buffer])
         kind = memory_type(operand.dtype.name)
@@ -224,14 +244,17 @@ def _emit_packing(
 
 
 def _emit_panels(f: Function, packing: Packing, layout: Layout, call: str, extra: str) -> None:
-    """Pack all panels, piece after piece of the depth."""
+    """Pack a part of the panels, piece after piece of the depth."""
     blocking, target = packing.blocking, layout.pointer(f, packing.panels)
     tile, k = blocking.tile, blocking.problem.k
     count = tile.row_panels if packing.which == "a" else tile.column_panels
-    step = f"{blocking.panels_bytes(packing.which) // blocking.pieces}"
+    step = blocking.panels_bytes(packing.which) // blocking.pieces
+    first, last = f.share(count)
+    target = f.offset(target, "i8", f.emit(f"mul i64 {first}, {step // max(count, 1)}"))
     with f.loop("0", str(blocking.pieces)) as pieces:
         start = f.emit(f"mul i64 {pieces.index}, {blocking.depth}")
         left = f.emit(f"sub i64 {k}, {start}")
         depth = f.intrinsic("umin", Vector("int64"), left, str(blocking.depth))
         place = f.offset(target, "i8", f.emit(f"mul i64 {pieces.index}, {step}"))
-        f.do(f"call void {call}, ptr {place}, i64 0, i64 {count}, i64 {start}, i64 {depth}{extra})")
+        numbers = ", ".join(f"i64 {n}" for n in (first, last, start, depth))
+        f.do(f"call void {call}, ptr {place}, {numbers}{extra})")

@@ -19,7 +19,7 @@ from .choice import GemmPlan
 from .few_rows import emit_columns, emit_dots
 from .kernel import emit_finish, emit_kernel
 from .pack import emit_pack_a, emit_pack_b, panel_start
-from .problem import Blocking, Epilogue, floor_power, memory_type, place_of
+from .problem import PANELS_AT_ONCE, Blocking, Epilogue, floor_power, memory_type, place_of
 from .registers import emit_group_kernel, emit_tile_kernel, emit_tile_pack, tile_registers
 from .view import OperandView, emit_view_pack
 
@@ -85,7 +85,8 @@ def _emit_inner(module: Module, name: str, blocking: Blocking) -> Mapping[str, s
     if blocking.copies_a and not blocking.problem.a.is_computed:
         emit_pack(module, f"{name}_pack_a", blocking, "a")
     if blocking.copies_b and not blocking.problem.b.is_computed:
-        emit_pack(module, f"{name}_pack_b", blocking, "b")
+        few = blocking.column_panels <= PANELS_AT_ONCE
+        emit_pack(module, f"{name}_pack_b", blocking, "b", PANELS_AT_ONCE if few else 1)
     # named by what it is: a product whose functions are all known leaves its number to the next
     element = memory_type(blocking.problem.accumulator)
     zeros = f"zeros_{blocking.tile.columns}_{element}"
@@ -98,14 +99,14 @@ def _emit_inner(module: Module, name: str, blocking: Blocking) -> Mapping[str, s
     return module.shared[blocking]
 
 
-def emit_pack(module: Module, name: str, blocking: Blocking, which: str) -> None:
-    """Emit the function that packs a matrix, A or B."""
+def emit_pack(module: Module, name: str, blocking: Blocking, which: str, at_once: int = 1) -> None:
+    """Emit the function that packs a matrix, A or B, some panels `at_once`."""
     if blocking.uses_tiles:
         emit_tile_pack(module, name, blocking, which)
     elif which == "a":
         emit_pack_a(module, name, blocking)
     else:
-        emit_pack_b(module, name, blocking)
+        emit_pack_b(module, name, blocking, at_once)
 
 
 @record

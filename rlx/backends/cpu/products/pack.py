@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..llvm.text import Function, Module, Vector
 from ..loops.vectors import transpose
 from .kernel import load, store
-from .problem import PANELS_AT_ONCE, Blocking, clipped_offsets, floor_power, memory_type
+from .problem import Blocking, clipped_offsets, floor_power, memory_type
 
 PARAMETERS = [("ptr", "%source"), ("ptr", "%target"), ("i64", "%first"), ("i64", "%last")]
 PARAMETERS += [("i64", "%piece"), ("i64", "%depth")]
@@ -103,16 +103,15 @@ def _copy_columns_of_a(f: Function, blocking: Blocking, source: str, target: str
             )
 
 
-def emit_pack_b(module: Module, name: str, blocking: Blocking) -> None:
-    """Emit the function like `emit_pack_a`'s that packs panels of B."""
+def emit_pack_b(module: Module, name: str, blocking: Blocking, at_once: int) -> None:
+    """Emit the function like `emit_pack_a`'s that packs panels of B, some `at_once`."""
     problem, tile = blocking.problem, blocking.tile
     f = module.function(name, PARAMETERS, linkage="internal")
     element, kind = memory_type(problem.dtype), memory_type(problem.accumulator)
     corner = f.offset("%source", element, f.emit(f"mul i64 %piece, {problem.b.row}"))
     if problem.b.column == 1:
-        count = PANELS_AT_ONCE if blocking.column_panels <= PANELS_AT_ONCE else 1
-        with f.loop("%first", "%last", str(count), is_plain=True) as groups:
-            end = f.emit(f"add i64 {groups.index}, {count}")
+        with f.loop("%first", "%last", str(at_once), is_plain=True) as groups:
+            end = f.emit(f"add i64 {groups.index}, {at_once}")
             end = f.intrinsic("umin", Vector("int64"), end, "%last")
             _copy_rows_of_b(f, blocking, corner, (groups.index, end))
         f.do("ret void")

@@ -77,13 +77,6 @@ def word_of(f: Function, table: str, number: int, kind: str = "ptr") -> str:
     return f.emit(f"load {kind}, ptr {slot_of(f, table, number)}, align 8")
 
 
-def bounds_of_part(f: Function, length: str) -> tuple[str, str]:
-    """Where this part's share of so many numbers begins and ends."""
-    parts = "%part", f.emit("add i64 %part, 1")
-    first, end = (f.emit(f"udiv i64 {f.emit(f'mul i64 {p}, {length}')}, %parts") for p in parts)
-    return first, end
-
-
 # -- keys and digits ----------------------------------------------------------------------------
 
 
@@ -176,7 +169,7 @@ def _emit_survey(module: Module, kind: Digits) -> None:
     source, length = word_of(f, "%job", READ), word_of(f, "%job", LENGTH, "i64")
     lanes, element = LANES, f"i{kind.bits}"
     first, _ = _keys(f, kind, 1, source)
-    bounds = bounds_of_part(f, length)
+    bounds = f.share(length)
     size = f.emit(f"sub i64 {bounds[1]}, {bounds[0]}")
     whole = f.emit(f"sub i64 {bounds[1]}, {f.emit(f'urem i64 {size}, {lanes}')}")
     wide = Vector(f"uint{kind.bits}", lanes)

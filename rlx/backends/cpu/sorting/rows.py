@@ -28,7 +28,7 @@ from .quick import (
     quick_sort,
     vectors_of,
 )
-from .radix import INFINITY, STREAMS, Digits, bounds_of_part, radix_sort, slot_of, word_of
+from .radix import INFINITY, STREAMS, Digits, radix_sort, slot_of, word_of
 
 SHORT, LONG = 8, 11  # bits of a digit
 MANY = 1 << 13  # numbers of a row that pay for the long digits
@@ -128,7 +128,7 @@ def _odd(f: Function, order: _Order, vector: Vector, x: str) -> tuple[str, str]:
 
 def _over_part(f: Function, lanes: int, body: Callable[[str, str | None], None]) -> None:
     length = word_of(f, "%job", LENGTH, "i64")
-    vector_lines(f, *bounds_of_part(f, length), lanes, body)
+    vector_lines(f, *f.share(length), lanes, body)
 
 
 def _emit_begin(module: Module, order: _Order) -> None:
@@ -293,7 +293,7 @@ def _counts(f: Function, order: _Order, parts: int) -> str:
 def _emit_rows(module: Module, order: _Order) -> None:
     """Sort a part of the rows, one after another."""
     f = part_function(module, f"rows_{order.name}")
-    bounds = bounds_of_part(f, word_of(f, "%job", ROWS, "i64"))
+    bounds = f.share(word_of(f, "%job", ROWS, "i64"))
     counts = _counts(f, order, 1)
     with f.loop(bounds[0], bounds[1], str(ROWS_POLLED)) as block:
         leave_if_stopped(f)
