@@ -363,3 +363,19 @@ def test_every_kind_of_product(dtype: str) -> None:
     assert check(3, 301, 90, dtype=dtype, parts=3, device=few) == "streamed"
     assert check(301, 3, 90, dtype=dtype, layout=Layout("columns"), device=few) == "streamed"
     assert check(5, 13, 17, dtype=dtype) == "small"
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype"),
+    [((1, 41, 1024), "float32"), ((8, 24, 2048), "bfloat16"), ((3, 9, 512), "float64")],
+)
+def test_columns_that_crowd_in_the_cache_are_added_in_the_order_of_all(
+    size: tuple[int, int, int], dtype: str
+) -> None:
+    (m, n, k), device = size, replace(host(), batch_invariant=True, l1=2 << 10)
+    a, turned = stored((m, k), "rows", dtype, 1), stored((k, n), "columns", dtype, 2)
+    out = "float32" if dtype == "bfloat16" else dtype
+    rows = np.ascontiguousarray(turned)
+    late, other = (Product(problem_of(a, b, 0, dtype, out), device) for b in (turned, rows))
+    assert late.plan.blocking is not None and late.plan.blocking.lag
+    assert late(a, turned).tobytes() == other(a, rows).tobytes()

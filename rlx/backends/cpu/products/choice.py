@@ -34,6 +34,7 @@ from .problem import (
 
 WIDE_ROW = 1 << 17  # bytes; of such rows few are fetched ahead at once
 PACK_CYCLES = 4  # of a vector of an operand
+LAG = 1024  # bytes of a column
 WAY = 4096  # bytes: the first cache takes lines so far apart for one set
 SHARERS = 2  # of the columns, whatever the number of threads: the tile decides how k is cut
 RUN_CYCLES = 8  # of a new run of windows in place
@@ -260,16 +261,31 @@ def _dots(problem: Problem, host: Host, swapped: bool) -> Blocking:
 def _columns(problem: Problem, host: Host, swapped: bool) -> Blocking:
     """Like `_dots`, with each sum in order from its first term to the last."""
     lanes = min(host.lanes(problem.itemsize), floor_power(problem.n))
+    spread = _spread(problem.b.column * as_dtype(problem.dtype).itemsize)
+    lag = _lag(problem, host) if 1 < lanes and lanes * min(spread, WAY) > host.l1 else 0
     # A pair takes longer to add than a number, and other sums do not wait for it. The first cache
     # holds a line of each column, which is read in pieces.
-    lines = 2 * lanes * _spread(problem.b.column * as_dtype(problem.dtype).itemsize)
-    is_double = _in_pairs(problem, host) and problem.n >= 2 * lanes and lines <= host.l1
-    tile = Tile(problem.m, problem.n, problem.m, lanes, 1 + is_double)
+    fits = problem.n >= 2 * lanes and 2 * lanes * spread <= host.l1
+    is_double = lag or (fits and _in_pairs(problem, host))
+    tile = Tile(
+        problem.m, problem.n, problem.m, lanes // 2 if lag else lanes, 2 if is_double else 1
+    )
     panels = tile.row_panels, tile.column_panels
     return Blocking(
         problem, tile, False, False, problem.k, *panels, swapped=swapped, goes_on=True,
-        turns_columns=True,
+        turns_columns=True, lag=lag,
     )  # fmt: skip
+
+
+def _lag(problem: Problem, host: Host) -> int:
+    """By how many words of k half of the columns are read later than the others.
+
+    Where their lines crowd into one set of the first cache, that is another one then.
+    """
+    numbers = 2 if _in_pairs(problem, host) else 1
+    words, size = problem.k // numbers, as_dtype(problem.dtype).itemsize * numbers
+    lag = LAG // size
+    return lag if words % lag == 0 and words >= 4 * lag else 0
 
 
 def _evenly(blocking: Blocking, rows: int, columns: int) -> Blocking:

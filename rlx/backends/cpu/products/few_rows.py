@@ -82,7 +82,8 @@ def _masked(f: Function, vector: Vector, x: str, skipped: int) -> str:
 def emit_columns(module: Module, name: str, blocking: Blocking) -> None:
     """Emit the tile of all rows and some vectors of columns, as `emit_kernel` does.
 
-    With several vectors, the sums of one do not wait for those of the others.
+    With several vectors, the sums of one do not wait for those of the others. Those of the second
+    may lag behind the first's by some words.
     """
     problem, tile = blocking.problem, blocking.tile
     f = module.function(name, TILE_PARAMETERS, linkage="internal")
@@ -92,17 +93,30 @@ def emit_columns(module: Module, name: str, blocking: Blocking) -> None:
     step = min(floor_power(words), 64 // problem.itemsize)  # a cache line of each column
     blocks = [_Block(f, blocking, vector, numbers, offset) for offset in tile.offsets]
 
-    def add(p: str, sums: list[str], skipped: int) -> list[str]:
+    def added(at: Sequence[tuple[int, str]], sums: list[str], skipped: int) -> list[str]:
+        """The sums after a step of some of the blocks, each at a word of its own."""
         made, some = list(sums), min(step, tile.lanes, 16 // problem.itemsize)
-        a, b = blocks[0].places(p)
+        places = {p: blocks[0].places(p) for _, p in at}
         for first in range(skipped // some * some, step, some):
-            words = range(first, first + some)
-            for v, block in enumerate(blocks):
+            span = range(first, first + some)
+            for v, p in at:
                 own = slice(v * tile.rows, (v + 1) * tile.rows)
-                made[own] = block.add((a, b), made[own], words, skipped)
+                made[own] = blocks[v].add(places[p], made[own], span, skipped)
         return made
 
-    sums = _in_steps(f, words, step, vector, tile.rows * tile.vectors, add)
+    def add(p: str, sums: list[str], skipped: int) -> list[str]:
+        return added([(v, p) for v in range(tile.vectors)], sums, skipped)
+
+    if blocking.lag:
+        sums = [f.constant(vector, 0)] * tile.rows * tile.vectors
+        lag, both = blocking.lag, words + blocking.lag
+        for start, stop, which in ((0, lag, [0]), (lag, words, [0, 1]), (words, both, [1])):
+            with f.loop(str(start), str(stop), str(step), [(vector.text, x) for x in sums]) as loop:
+                at = [loop.index, f.emit(f"sub i64 {loop.index}, {lag}")]
+                loop.next = added([(v, at[v]) for v in which], loop.values, 0)
+            sums = loop.values
+    else:
+        sums = _in_steps(f, words, step, vector, tile.rows * tile.vectors, add)
     if words * numbers < problem.k:
         last = [_Block(f, blocking, vector, 1, offset) for offset in tile.offsets]
         parts = [sums[i : i + tile.rows] for i in range(0, len(sums), tile.rows)]
@@ -166,7 +180,7 @@ class _Block:
         return add(self.f, self.vector, x, y, total)
 
     def rows(self, b: str, first: int, count: int) -> list[str]:
-        """Some rows of B, turned out of as many words of each column: 16 bytes are the fastest."""
+        """Some rows of B, turned out of words of each column: 16 bytes are the fastest."""
         problem, lanes = self.blocking.problem, self.vector.lanes
         lines = []
         for j in range(lanes):
