@@ -184,6 +184,10 @@ def _through(
     if not loops:
         return line(scope, sums)
     f, first = scope.f, loops[0]
+    if _is_window(expr, list(expr.loops)):
+        for place in map(str, range(static(first.extent))):
+            sums = _through(scope.inner({first: place}), expr, loops[1:], along, vector, sums, line)
+        return sums
     carried = [(vector.text, total) for total in sums]
     with f.loop("0", f.number(first.extent), carried=carried) as loop:
         inner = scope.inner({first: loop.index})
@@ -491,9 +495,6 @@ def _add(
 def _total(scope: Scope, expr: Reduce, which: Variable, place: Load) -> tuple[str, bool]:
     """The sum of partial sums that lie in tables."""
     f, how, vector = scope.f, expr.combine, Vector(expr.dtype.name, scope.lanes)
-
-    def partial(i: int) -> str:
-        return scope.inner({which: str(i)}).vector(place)
-
-    total = _tree(f, how, vector, range(static(which.extent)), partial)
+    sums = range(static(which.extent))
+    total = _tree(f, how, vector, sums, lambda i: scope.inner({which: str(i)}).vector(place))
     return combine(f, how, vector, scope.vector(expr.init), total), True

@@ -20,7 +20,6 @@ from ..llvm.text import Function, Vector
 from .scalar import HALVES
 
 SHORT = 8  # rounds
-FEW_TERMS = 4
 
 
 def _loads(exprs: Iterable[Expr]) -> list[Load]:
@@ -56,7 +55,7 @@ def choose_lanes(host: Host, exprs: Iterable[Expr], extent: Size, most: int = 4)
     reduction that takes a register for each of its partial sums.
     """
     nodes = list(walk(*exprs))
-    if host.batch_invariant and any(isinstance(e, Reduce) and _is_long(e) for e in nodes):
+    if host.batch_invariant and any(isinstance(e, Reduce) for e in nodes):
         most = 1
     widest = max((e.dtype.itemsize for e in nodes), default=4)
     widest = max(widest, 4 if any(NAMES[e.dtype] in HALVES for e in nodes) else 1)
@@ -66,11 +65,6 @@ def choose_lanes(host: Host, exprs: Iterable[Expr], extent: Size, most: int = 4)
     while lanes > 1 and lanes // 2 >= likely(extent):
         lanes //= 2
     return lanes
-
-
-def _is_long(expr: Reduce) -> bool:
-    """Whether the partial sums of a reduction take many registers."""
-    return bool(expr.loops) and likely(expr.loops[-1].extent) > FEW_TERMS
 
 
 def lane_mask(lanes: int, count: int) -> str:
