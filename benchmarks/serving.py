@@ -274,15 +274,21 @@ def gap() -> None:
     tokenizer = rlx.models.load(file()).tokenizer
     long = tokenizer.decode(tokenizer.encode(TEXT * 10)[: LONG - 8])
 
-    async def both(port: int) -> tuple[list[list[float]], float, float]:
+    async def written(callers: list[Caller], more: int) -> None:
+        """Wait until each stream has so many tokens more."""
+        counts = [len(x.times) + more for x in callers]
+        while any(len(x.times) < n for x, n in zip(callers, counts, strict=True)):
+            await asyncio.sleep(0.01)
+            assert not any(x.ended.done() for x in callers), "a stream ended before"
+
+    async def round_of(port: int) -> tuple[list[list[float]], float, float]:
         how = {"max_tokens": 2000, "temperature": 0}
         callers = [await called(port, {"prompt": x, **how}) for x in fresh(8)]
-        while min(len(x.times) for x in callers) < TOKENS:
-            await asyncio.sleep(0.01)
+        await written(callers, TOKENS)
         start = time.perf_counter()
         await stream(port, {"prompt": f"{random.random()} {long}", "max_tokens": 1})
         end = time.perf_counter()
-        assert not any(x.ended.done() for x in callers), "a stream ended before"
+        await written(callers, TOKENS)
         for caller in callers:
             caller.transport.abort()
         return [x.times for x in callers], start, end
@@ -290,20 +296,29 @@ def gap() -> None:
     for workers in WORKERS:
         with ours(workers, "--cache", "512M") as (port, _):
             rate(port, 8)
-            rounds = [asyncio.run(both(port)) for _ in range(ROUNDS)]
-        found, seconds = [], statistics.median(end - start for _, start, end in rounds)
-        for streams, start, end in rounds:
-            pairs = [pair for times in streams for pair in itertools.pairwise(times)]
-            usual = statistics.median(b - a for a, b in pairs if b < start)
-            gaps = [b - a for a, b in pairs if b > start and a < end]
-            found.append((1000 * usual, statistics.median(gaps) / usual, max(gaps) / usual))
-        print(
-            f"gap, {workers} workers: while a prompt of {LONG} tokens comes in within "
-            f"{seconds:.1f} s, in steps of {statistics.median(x[0] for x in found):.0f} ms: "
-            f"median {statistics.median(x[1] for x in found):.2f}, longest of each round "
-            f"{', '.join(f'{x[2]:.2f}' for x in found)}",
-            flush=True,
-        )
+            for _ in range(ROUNDS):
+                told = gaps_told(*asyncio.run(round_of(port)))
+                print(f"gap, {workers} workers, {LONG} tokens: {told}", flush=True)
+
+
+def gaps_told(streams: list[list[float]], start: float, end: float) -> str:
+    """What gaps there were while a prompt came in, in steps of that moment.
+
+    Steps grow with the texts: those of a moment lie between those before and after the prompt.
+    """
+    pairs = [pair for times in streams for pair in itertools.pairwise(times)]
+    before = statistics.median(b - a for a, b in pairs if b < start)
+    after = statistics.median(b - a for a, b in pairs if a > end)
+    gaps = [
+        (b - a) / np.interp(a, (start, end), (before, after))
+        for a, b in pairs
+        if b > start and a < end
+    ]
+    return (
+        f"in {end - start:.1f} s, median steps of {1000 * before:.0f} ms before and "
+        f"{1000 * after:.0f} after: gaps of {statistics.median(gaps):.2f} steps, "
+        f"one in a hundred of {np.quantile(gaps, 0.99):.2f}, at most {max(gaps):.2f}"
+    )
 
 
 def leave() -> None:
