@@ -108,6 +108,13 @@ def test_workers_write_what_an_engine_writes(workers, alone):
     assert second.request.after is first.request
 
 
+def test_texts_of_a_form_are_those_of_an_engine(workers, alone):
+    pytest.importorskip("llguidance")
+    for options in ({"regex": "[a-c]{3,9}d"}, {"schema": True, "stop": "e"}):
+        options = {"max_tokens": 20, "temperature": 1.0, **options}
+        assert workers.generate(["ab"] * 3, **options) == [alone("ab", **options)] * 3
+
+
 def test_a_stop_text_ends_what_was_guessed(path, alone):
     engine, text = make(str(path), guesses=4), alone("ab", max_tokens=40).text
     for size in range(3, 20):
@@ -243,7 +250,7 @@ def test_a_request_that_kills_two_workers_is_refused(workers, alone):
     options = {"max_tokens": 40}
     innocent = [workers.submit("hello", **options) for _ in range(6)]
     before = workers.numbers()["restarts"]
-    workers._unblamed.clear()  # those of other tests
+    workers._deaths.clear()  # those of other tests
     guilty = workers.submit([POISON, 8, 9], **options)
     found = ends([*innocent, guilty], workers)
     assert found[:-1] == [alone("hello", **options)] * 6
@@ -316,7 +323,7 @@ def test_a_worker_that_starts_while_all_are_closed_is_told():
         assert how == "was ended"
 
     heard = [wire.to_bytes(wire.Failed(KeyError("mine")))]
-    lane = lanes.Lane(start)  # type: ignore[arg-type]
+    lane = lanes.Lane(start, str)  # type: ignore[arg-type]
     lane.run(lanes.Heard(lose, lose, lose), ends)  # type: ignore[arg-type]
     assert sent == [wire.to_bytes(wire.Stop())]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -14,7 +15,9 @@ import pytest
 from rlx.workers.process import Process
 from rlx.workers.rings import IN_RING, LINE, MOST, SIZE, Channel, Torn
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are those of POSIX")
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="pipes and signals are those of POSIX"
+)
 
 
 @pytest.fixture
@@ -157,6 +160,20 @@ def test_who_is_killed_while_it_writes_leaves_whole_messages():
                     timer.start()
         assert not isinstance(caught.value, Torn) and heard > 10
         assert process.end() == "enough"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="not every system tells it")
+def test_who_was_stopped_is_told_from_who_hangs():
+    process = Process(flood)
+    process.connection.recv_bytes()
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    process.life.beat(0.1)
+    until = time.monotonic() + 20
+    while process.is_alive and time.monotonic() < until:
+        time.sleep(0.05)
+    how = process.end()
+    assert how.startswith("was stopped by a signal, and gave no sign of life for ")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks at the files of Linux")

@@ -12,13 +12,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, final
 
 import numpy as np
 
-from ..io.tokenizer import Tokenizer
 from ..ir.errors import ArgumentError, AttributeValueError
 from ..ir.lazy import lazy
 from ..trace.arguments import wrong
@@ -80,11 +79,14 @@ class Guide:
 class Formats:
     """The forms of texts of a model.
 
-    It has a `tokenizer`, a `vocabulary` of so many tokens, and those that are `ends` of texts.
+    It has a tokenizer, which `written` gives as JSON, a `vocabulary` of so many tokens, and those
+    that are `ends` of texts.
     """
 
-    def __init__(self, tokenizer: Tokenizer | None, vocabulary: int, ends: Collection[int]) -> None:
-        self._tokenizer, self._vocabulary, self._ends = tokenizer, vocabulary, ends
+    def __init__(
+        self, written: Callable[[], str] | None, vocabulary: int, ends: Collection[int]
+    ) -> None:
+        self._written, self._vocabulary, self._ends = written, vocabulary, ends
         self._matcher = functools.lru_cache(MOST_KEPT)(self._compiled)
 
     def guide(
@@ -131,13 +133,13 @@ class Formats:
 
     @lazy
     def _tokens(self) -> Any:
-        if self._tokenizer is None or not self._ends:
-            what = "tokenizer" if self._tokenizer is None else "token that ends texts"
+        if self._written is None or not self._ends:
+            what = "tokenizer" if self._written is None else "token that ends texts"
             raise ArgumentError(
                 f"generate: the model has no {what}", fix="leave out schema and regex"
             )
         return _library().LLTokenizer(
-            self._tokenizer.to_json(), n_vocab=self._vocabulary, eos_token=sorted(self._ends)
+            self._written(), n_vocab=self._vocabulary, eos_token=sorted(self._ends)
         )
 
 

@@ -79,7 +79,8 @@ class LanguageModel:
         special = {} if tokenizer is None else tokenizer.special
         named += [special.get(name) for name in ENDS]
         self.ends = frozenset(ends) | {x for x in named if x is not None}
-        self.formats = Formats(tokenizer, config.vocabulary, self.ends)
+        written = None if tokenizer is None else tokenizer.to_json
+        self.formats = Formats(written, config.vocabulary, self.ends)
 
     @property
     def page_dtype(self) -> str:
@@ -114,6 +115,16 @@ class LanguageModel:
         other = copy.copy(self)
         other.weights = weights
         other._made = {key: steps.with_weights(weights) for key, steps in self._made.items()}
+        return other
+
+    def without_tokenizer(self, written: Callable[[], str]) -> LanguageModel:
+        """The same model for those who give and take tokens alone.
+
+        `written` gives its tokenizer as JSON when it is needed for texts of a given form.
+        """
+        other = copy.copy(self)
+        other.tokenizer = other.template = None
+        other.formats = Formats(written, self.config.vocabulary, self.ends)
         return other
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ temperature, top-k, top-p of what is left, min-p.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..ir.errors import AttributeValueError
 from ..ir.record import field, record
 from ..runtime.devices import default_device
 from ..scipy.special import logsumexp
+from ..trace import pytree
 from ..trace.arguments import count_of, wrong
 from ..trace.array_arguments import known_real
 from ..trace.axes import integer
@@ -29,6 +30,7 @@ LEAST, GREATEST = -(2**31), 2**31 - 1
 MOST = 3e38  # of a number of a setting, which becomes f32
 WORD = 32  # bits of masks
 ALL = np.uint32(2**WORD - 1)  # a word that allows its tokens
+FEW = 4  # rows that are drawn at the same time
 MOST_LISTED = 20  # tokens whose logarithms of probabilities are given beside the drawn one's
 
 
@@ -156,13 +158,14 @@ class Settled:
         if self._mask is None:
             self._mask = self._bits(-(-logits.shape[1] // WORD))
         limits = {"ids": self._ids, "added": self._added, "mask": self._mask}
-        given = logits, history, start, count, self._how, limits, np.array(is_listed)
-        found = _compiled(default_device())(*given)
-        tokens, logprobs = (x.host().tolist() for x in found[:2])
-        if not is_listed:
-            return Drawn(tokens, logprobs, [])
-        listed = zip(*(x.host().tolist() for x in found[2:]), strict=True)
-        return Drawn(tokens, logprobs, [dict(zip(*x, strict=True)) for x in listed])
+        code, listed = _compiled(default_device()), np.array(is_listed)
+        drawn = Drawn([], [], [])
+        for rows in _parts((logits, history, start, count, self._how, limits)):
+            found = [x.host().tolist() for x in code(*rows, listed)[: 4 if is_listed else 2]]
+            drawn.tokens.extend(found[0])
+            drawn.logprobs.extend(found[1])
+            drawn.likeliest.extend(dict(zip(*x, strict=True)) for x in zip(*found[2:], strict=True))
+        return drawn
 
     def _bits(self, words: int) -> np.ndarray:
         """The masks of all rows, of so many words."""
@@ -171,6 +174,20 @@ class Settled:
             if allowed is not None:
                 row[:] = allowed
         return mask
+
+
+def _parts(rows: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Arrays of rows, of which the first has the logits, a few rows at a time.
+
+    A draw takes ten times the memory of its logits. Where a part is no copy, it takes no longer.
+    """
+    logits, *others = rows
+    if not isinstance(logits, np.ndarray) and logits.device != "cpu":
+        yield rows
+        return
+    host = logits if isinstance(logits, np.ndarray) else logits.host()
+    for first in range(0, len(host), FEW):
+        yield pytree.map(lambda x: x[first : first + FEW], (host, *others))  # noqa: B023
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, final
 
 from ..ir.errors import WorkerLostError
 from ..workers.pool import FIRST_PAUSE, LONGEST_PAUSE, MAIN, MOST_STARTS
-from ..workers.process import Process
+from ..workers.process import KILLED, STOPPED, Process
 from ..workers.rings import Torn
 from .engine import Ticket
 from .weight_files import WeightFiles
@@ -30,6 +30,7 @@ from .wire import (
     Submit,
     Swap,
     Told,
+    Vocabulary,
     from_bytes,
     options_of,
     options_text,
@@ -38,9 +39,7 @@ from .wire import (
 
 OTHERWISE = ("seed", "tenant", "priority")  # options in which requests may differ
 ENDS = ("", "stop", "length", "deadline", "cancelled", "error")  # reasons for them; "" is none
-# what nobody does to itself, unless it takes the memory of the whole machine, and how much that
-# death says against a request, compared with others
-FROM_OUTSIDE, LITTLE = "was ended by SIGKILL", 0.25
+LITTLE = 0.25  # how much a death by the deed of others says against a request
 IsUsed = Callable[[Handle], bool]
 
 
@@ -105,6 +104,8 @@ class Job:
             raise Garbled("news that cannot be true")
         rows = itertools.zip_longest(news.tokens, news.logprobs, news.likeliest)
         for token, logprob, likeliest in rows:
+            if self.ticket.reason:  # a text of `stop`, of which the worker knows nothing
+                break
             piece = self.ticket.text.take(token, logprob or 0.0, likeliest or {})
             request.output.append(token)
             self.ticket.tell(piece)
@@ -124,10 +125,13 @@ class Job:
 
 @final
 class Lane:
-    """A worker, which is replaced when it dies, and the thread that hears it."""
+    """A worker, which is replaced when it dies, and the thread that hears it.
 
-    def __init__(self, start: Callable[[], Process]) -> None:
-        self._start = start
+    `start` starts one, `vocabulary` gives the tokenizer as JSON.
+    """
+
+    def __init__(self, start: Callable[[], Process], vocabulary: Callable[[], str]) -> None:
+        self._start, self._vocabulary = start, vocabulary
         self.process: Process | None = None
         self.is_ready = False
         self.jobs: dict[int, Job] = {}
@@ -135,6 +139,7 @@ class Lane:
         self.numbers: dict[str, float] = {}
         self.adapters: dict[str, Handle] = {}  # those its worker has, by their keys
         self.weights = {0}  # the versions that it has
+        self._knows_vocabulary = False
         self.failure: Exception | None = None  # why it is not replaced any more
         self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._pause = FIRST_PAUSE
@@ -182,6 +187,9 @@ class Lane:
                     del self.adapters[key]
             self.adapters[adapter.key] = adapter
             self.post(Attach(adapter.key, adapter.tree))
+        if job.ticket.text.guide is not None and not self._knows_vocabulary:
+            self._knows_vocabulary = True
+            self.post(Vocabulary(self._vocabulary()))
         job.lane, self.jobs[job.number] = self, job
         self.probe = job if job.is_suspect else None
         self.post(job.message(now, after))
@@ -192,12 +200,12 @@ class Lane:
         fresh = [job for job in jobs if job.is_fresh]
         blamed = self.probe or (fresh[0] if len(fresh) == 1 else None)
         if blamed is not None:
-            blamed.blame += LITTLE if how == FROM_OUTSIDE else 1.0
+            blamed.blame += LITTLE if how.startswith((KILLED, STOPPED)) else 1.0
         for job in jobs:
             job.lane, job.is_fresh, job.is_suspect = None, True, True
         self.jobs, self.probe, self.numbers, self.adapters = {}, None, {}, {}
         self.weights = {0}
-        self.is_ready = False
+        self.is_ready = self._knows_vocabulary = False
         return jobs, blamed
 
     def _life_of_one(self, heard: Heard) -> str:

@@ -86,6 +86,12 @@ class Forget(NamedTuple):
     version: int
 
 
+class Vocabulary(NamedTuple):
+    """The tokenizer as JSON, for requests whose texts have a given form."""
+
+    text: str
+
+
 class Stop(NamedTuple):
     """Nothing more is needed."""
 
@@ -128,7 +134,7 @@ class Told(NamedTuple):
     numbers: dict[str, float]
 
 
-TO_WORKERS = Submit, Cancel, Attach, Drop, Swap, Forget, Stop
+TO_WORKERS = Submit, Cancel, Attach, Drop, Swap, Forget, Vocabulary, Stop
 FROM_WORKERS = Began, Failed, Told
 
 

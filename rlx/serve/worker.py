@@ -6,6 +6,8 @@ those of `wire.py`.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import signal
 import sys
 import threading
@@ -33,6 +35,7 @@ from .wire import (
     Submit,
     Swap,
     Told,
+    Vocabulary,
     from_bytes,
     options_of,
     to_bytes,
@@ -82,6 +85,13 @@ def _alive(life: Life) -> Iterator[None]:
         thread.join()
 
 
+def _give_back() -> None:
+    """Give memory back that was needed to begin."""
+    gc.collect()
+    with suppress(AttributeError):  # it is one of glibc's
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def _there(version: Future[Version] | None) -> Version:
     """The weights of a version; an error if they cannot be had."""
     problem = "they were forgotten" if version is None else version.exception()
@@ -97,6 +107,9 @@ class _Served:
     def __init__(self, connection: Any, life: Life, engine: Engine, patience: float) -> None:
         self._connection, self._life = connection, life
         self._engine, self._patience = engine, patience
+        self._vocabulary = ""  # as JSON, when a request comes that needs it
+        engine.use(Version(engine.model.without_tokenizer(lambda: self._vocabulary)))
+        _give_back()
         self._tickets: dict[int, Ticket] = {}
         self._told: dict[int, int] = {}
         self._thread = ThreadPoolExecutor(1, "rlx.serve.weights")
@@ -127,7 +140,9 @@ class _Served:
     def _tell(self, told: Told) -> None:
         self._connection.send_bytes(to_bytes(told))
 
-    def _handle(self, message: Submit | Cancel | Attach | Drop | Swap | Forget) -> None:
+    def _handle(
+        self, message: Submit | Cancel | Attach | Drop | Swap | Forget | Vocabulary
+    ) -> None:
         match message:
             case Submit():
                 self._submit(message)
@@ -144,6 +159,8 @@ class _Served:
                 self._versions[version] = self._thread.submit(self._read, path)
             case Forget(version):
                 self._versions.pop(version, None)
+            case Vocabulary(text):
+                self._vocabulary = text
 
     def _read(self, path: str) -> Version:
         """The weights of a file, ready to compute with; steps go on meanwhile."""
@@ -163,7 +180,7 @@ class _Served:
                 after=sooner,
                 timeout=message.timeout,
                 adapter=message.adapter,
-                **options_of(message.options),
+                **{**options_of(message.options), "stop": ()},  # the one who asks looks for it
             )
         except RlxError as error:
             news = [News(number, [], [], [], "error", error)]

@@ -8,10 +8,11 @@ the tokens before it, and the seed.
 A request may be what kills workers. After a death each request of the worker is a suspect: one at a
 time of them is given to a worker, until it has its next token. It is to blame if that worker dies
 first, or another one where it alone has no token yet. It is refused when it is to blame for two
-deaths in a row, without a token between them, and for one more for each death of the last minute
-that nobody is to blame for: workers that are killed from outside die at any moment, so also soon
-after they were given a suspect. SIGKILL, which comes from there, counts a quarter. So who kills
-alone is known after two deaths, who does so in company after four, and innocent ones go on.
+deaths in a row, without a token between them, and for one more for each of the last minutes that
+nobody is to blame for, and each other request that is to blame for some: workers that are killed
+from outside die at any moment, so also soon after they were given a suspect. SIGKILL and SIGSTOP,
+which come from there, count a quarter. So who kills alone is known after two deaths, who does so in
+company after four, and innocent ones go on.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from .writer import Writer
 OF_REQUESTS = ("priority", "tenant", "adapter")  # options that are not those of the text
 MOMENT = 0.1  # seconds that `step` waits for news
 MOST_REFUSED = 1024  # requests that are remembered because they killed workers
-WHILE = 60.0  # seconds for which deaths that nobody is to blame for speak for requests
+WHILE = 300.0  # seconds for which deaths that others are to blame for speak for a request
 
 
 @final
@@ -101,11 +102,13 @@ class Workers(Writer):
         self._jobs: dict[Ticket, Job] = {}
         self._pending: deque[Job] = deque()  # those that no worker has
         self._refused: dict[bytes, None] = {}
-        self._unblamed: deque[float] = deque()  # when workers died that nobody is to blame for
+        self._deaths: deque[tuple[float, Job | None]] = deque()  # the last ones: who is to blame
         self._files = WeightFiles()
         self._news = threading.Condition(threading.RLock())
         self._swap = threading.Lock()  # held by who writes weights
-        self._lanes = [Lane(start) for _ in range(count)]
+        tokenizer = model.tokenizer
+        vocabulary = str if tokenizer is None else tokenizer.to_json
+        self._lanes = [Lane(start, vocabulary) for _ in range(count)]
         heard = Heard(self._begin, self._hear, self._lose), self.ends
         self._threads = [
             threading.Thread(target=lane.run, args=heard, name="rlx.serve", daemon=True)
@@ -307,6 +310,8 @@ class Workers(Writer):
                 if lane.probe is job and not job.is_suspect:
                     lane.probe = None
                 if job.ticket.reason:
+                    if not news.reason:  # a text of `stop` has come
+                        lane.post(Cancel(job.number))
                     self._forget(job)
                 elif job.ticket.error is not None:  # of its listener
                     self._end(job, "error")
@@ -316,14 +321,12 @@ class Workers(Writer):
     def _lose(self, lane: Lane, how: str) -> None:
         """Take the requests of a lane whose worker died, to give them to others."""
         with self._news:
-            was_ready, now = lane.is_ready, time.monotonic()
+            was_ready = lane.is_ready
             self.restarts += was_ready
             jobs, blamed = lane.empty(how)
-            while self._unblamed and self._unblamed[0] < now - WHILE:
-                self._unblamed.popleft()
-            if blamed is None and was_ready:
-                self._unblamed.append(now)
-            if blamed is not None and blamed.blame >= MOST_KILLS + len(self._unblamed):
+            if was_ready:
+                self._deaths.append((time.monotonic(), blamed))
+            if blamed is not None and blamed.blame >= MOST_KILLS + self._deaths_without(blamed):
                 self._refuse(blamed, how)
                 jobs.remove(blamed)
             jobs.sort(key=lambda job: job.blame)  # innocent ones go on first
@@ -333,6 +336,13 @@ class Workers(Writer):
             if len(lost) == self.count:
                 self._fail(lost[0])
             self._news.notify_all()
+
+    def _deaths_without(self, job: Job) -> int:
+        """How many workers died lately for nobody's sake, and requests other workers died for."""
+        while self._deaths and self._deaths[0][0] < time.monotonic() - WHILE:
+            self._deaths.popleft()
+        blamed = [x for _, x in self._deaths]
+        return blamed.count(None) + len({*blamed} - {None, job})
 
     def _refuse(self, job: Job, how: str) -> None:
         while len(self._refused) >= MOST_REFUSED:

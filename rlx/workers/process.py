@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, final
 
 from ..ir.config import THREADS
@@ -28,6 +29,7 @@ START = 120.0  # seconds that a process may take to begin
 TICK = 0.25  # seconds between two looks at the signs of life
 SOON = 5.0  # seconds for a killed process to be gone
 ENDED, LATE = "was ended", "took more time than it may"
+KILLED, STOPPED = "was ended by SIGKILL", "was stopped by a signal"  # as only others do
 OVER = 71  # exit code of a process that took more memory than it may
 
 
@@ -109,8 +111,8 @@ class Process:
             if now > self._deadline:
                 self._kill(LATE)
             elif now > self.life.due:
-                silent = now - self.life.last
-                self._kill(f"gave no sign of life for {silent:.1f} seconds")
+                silent = f"gave no sign of life for {now - self.life.last:.1f} seconds"
+                self._kill(f"{STOPPED}, and {silent}" if self._is_stopped() else silent)
 
     def end(self) -> str:
         """Be rid of it, and return how it ended, as "was ended by SIGSEGV"."""
@@ -120,6 +122,13 @@ class Process:
         self._process.join(SOON)
         _watch.remove(self)
         return self._why or _how(self._process.exitcode)
+
+    def _is_stopped(self) -> bool:
+        """Whether a signal has stopped it, where the system tells that."""
+        with suppress(ChildProcessError, AttributeError):
+            how = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self.pid or 0, how) is not None
+        return False
 
     def _kill(self, why: str) -> None:
         if self._process.is_alive():
