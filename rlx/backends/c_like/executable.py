@@ -19,10 +19,10 @@ from ..backend import Executable
 from ..entries import device_executable
 from .dialect import Limits
 from .plan import Plan
+from .products import TILE
 from .timers import StepTimers
 
 MOST_RANKED = 64
-MOST_USES = 512  # eight tiles of a product
 CONTRACTED = frozenset((*FLOATS, "int32", "int64", "uint32", "uint64"))
 PHASES = ("lower", "write", "build")
 
@@ -45,7 +45,7 @@ class Loaded(Protocol):
 
 
 def kernel_target(
-    name: str, missing: frozenset[str] = frozenset(), most_uses: int = MOST_USES
+    name: str, missing: frozenset[str] = frozenset(), most_uses: int = TILE
 ) -> Target:
     """What lowering must know of a device that lacks some dtypes."""
     return Target(

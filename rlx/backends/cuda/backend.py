@@ -18,7 +18,6 @@ from ..backend import Availability, Backend, Executable
 from ..c_like.cuda_c import CudaC
 from ..c_like.executable import kernel_executable, kernel_target, limits_for
 from ..c_like.plan import Launch, Plan, Product, plan
-from ..c_like.products import TILE
 from ..c_like.runner import Place, Places, Runner
 from ..c_like.timers import CallTimer, StepTimers
 from .machine import DRIVERS, CudaArray, CudaMachine, find, machine_of
@@ -33,7 +32,7 @@ class CudaBackend(Backend):
     def __init__(self, kind: str = "cuda", which: str = "") -> None:
         self.kind, self.which = kind, which
         self.name = f"{kind}:{which}" if which else kind
-        self.target = kernel_target(self.name, most_uses=TILE)
+        self.target = kernel_target(self.name)
         self.invariant_target = replace(self.target, batch_invariant=True)
         self._found: Availability | None = None
 

@@ -25,11 +25,14 @@ from ..c_like.dialect import Limits
 from ..c_like.executable import kernel_executable, kernel_target, limits_for
 from ..c_like.opencl_c import OpenClC
 from ..c_like.plan import Kernels, Launch, Plan, plan
+from ..c_like.products import TILE
 from ..c_like.runner import Place, Places, Runner
+from ..c_like.serial_products import MOST_ROWS
 from ..c_like.timers import CallTimer, StepTimers
 from .machine import DRIVERS, ClArray, ClMachine, Queued, find
 
 DOUBLES = frozenset(("float64", "complex128"))
+MOST_USES = 4 * MOST_ROWS  # of a processor: as measured by PoCL, for more it is slower
 
 
 class OpenClBackend(Backend):
@@ -109,7 +112,9 @@ class OpenClBackend(Backend):
 
 def target_of(machine: ClMachine) -> Target:
     """What lowering must know of a device."""
-    return kernel_target(machine.name, frozenset() if machine.has_doubles else DOUBLES)
+    missing = frozenset() if machine.has_doubles else DOUBLES
+    most_uses = MOST_USES if machine.is_processor else TILE
+    return kernel_target(machine.name, missing, most_uses)
 
 
 class Loaded:

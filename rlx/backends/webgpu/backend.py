@@ -19,6 +19,7 @@ from ..backend import Availability, Backend, Executable
 from ..c_like.dialect import Limits
 from ..c_like.executable import kernel_executable, kernel_target, limits_for
 from ..c_like.plan import Plan, plan
+from ..c_like.products import ALONE, TILE
 from ..c_like.timers import StepTimers
 from ..locks import opening
 from . import adapters
@@ -85,7 +86,9 @@ class WebgpuBackend(Backend):
         """What lowering must know of the adapter."""
         missing = [NEEDS[feature] for feature in NEEDS if feature not in self.device.features]
         absent = frozenset[str]().union(*missing)
-        return kernel_target(self.name, absent)
+        # a thread that shares nothing computes an operand for its own block alone
+        most_uses = TILE if self.limits.shares else 3 * ALONE[0]
+        return kernel_target(self.name, absent, most_uses)
 
     @cached_property
     def invariant_target(self) -> Target:  # type: ignore[override]
