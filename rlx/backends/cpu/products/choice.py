@@ -242,7 +242,7 @@ def _streamed_rows(problem: Problem, host: Host) -> int:
         return 0
     if problem.m == 1 and problem.n * problem.itemsize > WIDE_ROW:
         return 2
-    if problem.m < NARROW // 2 or (problem.m <= NARROW and size > host.l3 // 2):
+    if problem.m < NARROW // 2 or (problem.m <= NARROW and size > host.l3 // 3):
         return 8
     return 32 if problem.m <= 48 else 64
 
