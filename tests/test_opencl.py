@@ -150,7 +150,7 @@ def test_groups_share_rows_and_tiles_as_on_a_gpu(threads: int, monkeypatch: pyte
 
 def test_a_device_without_float64_refuses_it():
     class Small:
-        name, has_doubles = "opencl", False
+        name, has_doubles, is_processor = "opencl", False, True
 
     target = target_of(Small())  # type: ignore[arg-type]
     with pytest.raises(rlx.UnsupportedDtype, match="opencl has no float64"):
