@@ -133,7 +133,7 @@ class Lane:
     def __init__(self, start: Callable[[], Process], vocabulary: Callable[[], str]) -> None:
         self._start, self._vocabulary = start, vocabulary
         self.process: Process | None = None
-        self.is_ready = False
+        self.is_ready, self.since = False, 0.0  # when it became so
         self.jobs: dict[int, Job] = {}
         self.probe: Job | None = None  # a suspect, which is to have a token before others come
         self.numbers: dict[str, float] = {}

@@ -11,8 +11,9 @@ first, or another one where it alone has no token yet. It is refused when it is 
 deaths in a row, without a token between them, and for one more for each of the last minutes that
 nobody is to blame for, and each other request that is to blame for some: workers that are killed
 from outside die at any moment, so also soon after they were given a suspect. SIGKILL and SIGSTOP,
-which come from there, count a quarter. So who kills alone is known after two deaths, who does so in
-company after four, and innocent ones go on.
+which come from there, count a quarter. Who is to blame for a death waits for a worker that has
+lived for a while: few do while workers are killed. So who kills alone is known after two deaths,
+who does so in company after four, and innocent ones go on.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from .writer import Writer
 OF_REQUESTS = ("priority", "tenant", "adapter")  # options that are not those of the text
 MOMENT = 0.1  # seconds that `step` waits for news
 MOST_REFUSED = 1024  # requests that are remembered because they killed workers
+CALM = 1.0  # seconds that a worker has lived before it is given who may have killed others
 WHILE = 300.0  # seconds for which deaths that others are to blame for speak for a request
 
 
@@ -228,6 +230,7 @@ class Workers(Writer):
                     self._forget(job)
             if not self._jobs:
                 return False
+            self._give_all()
             self._news.wait(MOMENT)
             return True
 
@@ -295,6 +298,7 @@ class Workers(Writer):
         """Take a lane's worker into use: it is ready."""
         with self._news:
             self._began, lane.is_ready, lane.numbers = began, True, began.numbers
+            lane.since = time.monotonic()
             self._give_all()
             self._news.notify_all()
 
@@ -387,9 +391,9 @@ class Workers(Writer):
         now = time.monotonic()
         for job in list(self._pending):
             after = self._jobs.get(job.after) if job.after is not None else None
-            lane = self._lane(None if after is None else after.lane)
+            lane = self._lane(job, now, None if after is None else after.lane)
             if lane is None:
-                return
+                continue
             self._pending.remove(job)
             first = None if after is None else after.number
             lane.give(job, now, first, self._is_used, self._files)
@@ -397,9 +401,12 @@ class Workers(Writer):
     def _is_used(self, adapter: Handle) -> bool:
         return adapter.pins > 0 or self.adapters.has(adapter)
 
-    def _lane(self, wanted: Lane | None) -> Lane | None:
-        """The lane that is to have the next request: the wanted one, or that with the fewest."""
-        found = [lane for lane in self._lanes if lane.is_ready and lane.probe is None]
+    def _lane(self, job: Job, now: float, wanted: Lane | None) -> Lane | None:
+        """The lane that is to have a request: the wanted one, or that with the fewest."""
+        least = CALM if job.blame else 0.0
+        found = [
+            x for x in self._lanes if x.is_ready and x.probe is None and now - x.since >= least
+        ]
         return wanted if wanted in found else min(found, key=lambda x: len(x.jobs), default=None)
 
 
