@@ -253,10 +253,10 @@ def llama() -> None:
         ports = [stack.enter_context(x)[0] for x in (ours("0"), *map(theirs, files.values()))]
         for port in ports:
             rate(port, 1)
+        show("first token of about 64, ms", [[*map(soon, ports)] for _ in range(3 * ROUNDS)], files)
         for count in (8, 16):
             rounds = [[rate(port, count, FEW) for port in ports] for _ in range(ROUNDS)]
             show(f"{count} at once, tok/s", rounds, list(files))
-        show("first token of about 64, ms", [[*map(soon, ports)] for _ in range(3 * ROUNDS)], files)
 
 
 def show(what: str, rounds: list[list[float]], peers: Iterable[str]) -> None:
