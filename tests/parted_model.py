@@ -22,7 +22,7 @@ def main() -> None:
     with rlx.device("xla"):
         parted = rlx.models.tensor_parallel(model, rlx.Mesh((2,), ("model",)))
         apart = np.abs(np.asarray(parted(ids)) - wanted).max()
-    layer = parted.steps()._layers[0]._binding.code
+        layer = parted.steps()._layers[0]._binding.code
     shapes = {str(x._data.addressable_shards[0].data.shape) for x in layer.executable.held}
     print(json.dumps([float(apart), sorted(shapes)]))
 
