@@ -151,6 +151,8 @@ def test_paths_that_no_file_has():
     for load in (rlx.models.load, rlx.io.open, rlx.load, rlx.load_exported):
         with pytest.raises(rlx.FileAccessError, match="a name of 5005 bytes, more than 255"):
             load("x" * 5000 + ".gguf")
+        with pytest.raises(rlx.FileAccessError, match="half of a letter"):
+            load("\ud800.gguf")
     if os.path.exists("/dev/zero"):
         for load in (rlx.models.load, rlx.load, rlx.load_exported):
             with pytest.raises(rlx.FileAccessError, match=r"^cannot read .* it is no"):

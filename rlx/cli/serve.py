@@ -101,7 +101,17 @@ def run(asked: argparse.Namespace) -> None:
             port=asked.port,
             log_level="warning",
             timeout_graceful_shutdown=DRAIN,
+            http=_protocol(),
         )
+
+
+def _protocol() -> Any:
+    """What reads requests: httptools, if it is there."""
+    if importlib.util.find_spec("httptools") is None:
+        return "h11"
+    from ..serve.heads import BoundedHeads
+
+    return BoundedHeads
 
 
 def engine(asked: argparse.Namespace) -> Engine:

@@ -98,7 +98,13 @@ def as_path(path: Any) -> Path:
     from pathlib import Path  # with the parser of addresses
 
     place = Path(path)
-    longest = max((len(os.fsencode(part)) for part in place.parts), default=0)
+    try:
+        longest = max((len(os.fsencode(part)) for part in place.parts), default=0)
+    except UnicodeEncodeError:
+        raise FileAccessError(
+            f"the path {_shown(path)} holds half of a letter, which no path does",
+            fix="give the path of a file",
+        ) from None
     if longest > MOST_NAME:  # so that looking for it is no error of the system
         raise FileAccessError(
             f"the path {_shown(path)} has a name of {longest} bytes, more than {MOST_NAME}",
