@@ -280,3 +280,16 @@ def test_ops_that_take_each_member_of_an_open_batch_by_itself_are_padded() -> No
         pairs = zip(rlx.tree.leaves(padded(x)), rlx.tree.leaves(run(rlx.array(x))), strict=True)
         for found, wanted in pairs:
             np.testing.assert_allclose(found, wanted, 1e-9, 1e-9)
+
+
+def test_padding_is_sorted_behind_every_complex_number() -> None:
+    both = rlx.jit(
+        lambda x: (rnp.argsort(x), rnp.argsort(x, descending=True)),
+        dynamic={"x": {0: "n"}},
+        buckets=POW2,
+        device="reference",
+    )
+    x = np.array([complex("nan+nanj"), 1, complex("nan+1j"), -1, complex("1+nanj")], "complex64")
+    up, down = both(x)
+    np.testing.assert_array_equal(up, np.argsort(x, stable=True))
+    np.testing.assert_array_equal(down, rnp.argsort(rlx.array(x), descending=True))

@@ -35,7 +35,7 @@ from ...ir.dims import Dim, Size
 from ...ir.errors import RlxError, UnsupportedOp
 from ...ir.graph import OPS, Graph, Node, Value
 from ...ir.op import has_effect
-from ...ir.types import DTYPES, Type, empty_result, is_inexact, neutral
+from ...ir.types import DTYPES, Type, empty_result, is_complex, is_inexact, neutral
 from ..lir.index import Index, Variable, as_index
 from ..schedule.elements import flatten, unflatten
 from .inline_calls import expand, inline_calls
@@ -461,6 +461,8 @@ def _taken(x: Value, places: Value, axis: int) -> Value:
 
 def _greatest(dtype: Any) -> Any:
     """A number that no other comes behind when sorted."""
+    if is_complex(dtype):
+        return complex("nan+nanj")
     return float("nan") if is_inexact(dtype) else empty_result("min", dtype)
 
 
