@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -190,3 +191,15 @@ def test_nothing_is_left_of_a_channel():
         theirs.close()
     del ours, theirs
     assert held() == before and len(os.listdir("/proc/self/fd")) == files
+
+
+def test_a_closed_channel_touches_no_file_that_has_its_number(tmp_path):
+    ours, theirs = Channel.pair()
+    ours.close()
+    theirs.close()
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(open(tmp_path / str(i), "w+b")) for i in range(8)]
+        for use in (lambda: ours.send_bytes(b"x"), ours.recv_bytes):
+            with pytest.raises(OSError):
+                use()
+    assert not any(os.path.getsize(file.name) for file in files)

@@ -154,3 +154,4 @@ class Channel:
         """Be done with it: the other side hears that."""
         for connection in (*self._given[2], self._socket):
             connection.close()
+        self._from = self._to = -1  # their numbers become those of other files
