@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import signal
@@ -175,6 +176,15 @@ def test_who_was_stopped_is_told_from_who_hangs():
         time.sleep(0.05)
     how = process.end()
     assert how.startswith("was stopped by a signal, and gave no sign of life for ")
+
+
+def test_a_sign_of_life_that_is_no_number_is_late():
+    process = Process(flood)
+    process.life.beat(math.nan)
+    until = time.monotonic() + 20
+    while process.is_alive and time.monotonic() < until:
+        time.sleep(0.05)
+    assert process.end().startswith("gave no sign of life for ")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks at the files of Linux")

@@ -110,7 +110,7 @@ class Process:
         with self._lock:
             if now > self._deadline:
                 self._kill(LATE)
-            elif now > self.life.due:
+            elif not now <= self.life.due:  # what is no number is late, too
                 silent = f"gave no sign of life for {now - self.life.last:.1f} seconds"
                 self._kill(f"{STOPPED}, and {silent}" if self._is_stopped() else silent)
 
