@@ -75,7 +75,7 @@ def refined(model: Llama, layer: int) -> Llama:
 
     The last layers have the greatest outliers, and nothing after them makes up for what int8 rounds
     off: with 16 bits in the last eighth and the head, SmolLM2's likeliest token is the exact one at
-    99.3 % of the places, else at 98.6 %.
+    98.9 to 99.4 % of the places, by processor, else at 98.6 %.
     """
     is_last = layer >= model.layers - -(-model.layers // LAST)
     return replace(model, compute="int16") if is_last and model.compute == "int8" else model
