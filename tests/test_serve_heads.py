@@ -24,7 +24,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": f"{count} bytes".encode()})
 
 
-async def answer(*parts: bytes) -> bytes:
+async def answer(*parts: bytes, ends: bool = True) -> bytes:
     from rlx.serve.heads import BoundedHeads
 
     config = uvicorn.Config(echo, port=0, http=BoundedHeads, lifespan="off", log_level="critical")
@@ -39,7 +39,8 @@ async def answer(*parts: bytes) -> bytes:
         for part in parts:
             writer.write(part)
             await writer.drain()
-        writer.write_eof()
+        if ends:
+            writer.write_eof()
         found = await reader.read()
     except ConnectionError:
         pass
@@ -74,3 +75,12 @@ def test_a_head_without_an_end_is_refused(parts):
 def test_long_bodies_and_heads_come_in(head, body):
     found = asyncio.run(answer(FIRST + head + b"Connection: close\r\n\r\n", body))
     assert b"200 OK" in found and b"%d bytes" % len(body) in found
+
+
+@pytest.mark.parametrize("begun", [b"", FIRST, CHUNKED + b"0\r\n\r\n" + FIRST])
+def test_a_late_head_is_no_longer_awaited(begun, monkeypatch):
+    from rlx.serve import heads
+
+    monkeypatch.setattr(heads, "MOST_SECONDS", 0.05)
+    found = asyncio.run(asyncio.wait_for(answer(begun, ends=False), 20))
+    assert (b"took more than" in found) == bool(begun)

@@ -106,14 +106,14 @@ def test_numbers_of_a_worker_that_cannot_be_true_end_it():
 def test_logarithms_that_json_has_not_are_those_of_no_probability():
     from rlx.serve import openai_api as api
 
-    tokenizer = SimpleNamespace(decode=str)
+    tokenizer = SimpleNamespace(bytes_of=lambda token: str(token).encode())
     found = Completion("ab", [5, 6], "stop", 1, [math.nan, -0.5], [{5: -math.inf}, {6: -0.5}])
-    chat = api.logprobs_of(api.Names("id", 0, "m", True), tokenizer, found)["content"]
+    chat = api.logprobs_of(api.Names("id", 0, "m", True, False), tokenizer, found)["content"]
     assert [x["logprob"] for x in chat] == [-9999.0, -0.5]
     assert chat[0]["top_logprobs"][0]["logprob"] == -9999.0
-    plain = api.logprobs_of(api.Names("id", 0, "m", False), tokenizer, found)
+    plain = api.logprobs_of(api.Names("id", 0, "m", False, False), tokenizer, found)
     assert plain["token_logprobs"] == [-9999.0, -0.5]
-    assert plain["top_logprobs"] == [{"[5]": -9999.0}, {"[6]": -0.5}]
+    assert plain["top_logprobs"] == [{"5": -9999.0}, {"6": -0.5}]
 
 
 def test_nobody_waits_while_the_long_text_of_another_is_read():

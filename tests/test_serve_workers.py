@@ -257,7 +257,7 @@ def test_a_request_that_kills_two_workers_is_refused(workers, alone):
     assert guilty.reason == "error" and "was ended by SIGSEGV" in str(guilty.error)
     assert workers.numbers()["restarts"] - before <= 4
     for how in ({}, {"seed": 5, "tenant": "another"}):  # random numbers change nothing
-        with pytest.raises(rlx.WorkerLostError, match="the request killed 2 workers"):
+        with pytest.raises(rlx.WorkerLostError, match="2 workers died over the request"):
             workers.submit([POISON, 8, 9], **options, **how)
     assert workers.generate("ab", **options) == alone("ab", **options)
 

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..ir.config import KEYS
 from ..ir.errors import ArgumentError
 from ..models import Encoder, LanguageModel, Pooled, load
 from ..models.pooled import POOLINGS
@@ -90,7 +91,7 @@ def run(asked: argparse.Namespace) -> None:
 
     model = load(asked.model, compute=asked.compute)
     name = asked.name or Path(asked.model).stem
-    keys = [key for key in os.environ.get("RLX_API_KEYS", "").split(",") if key]
+    keys = _keys(os.environ.get(KEYS))
     with contextlib.ExitStack() as stack:
         app = _application(asked, model, name, keys, stack)
         _leave_out()
@@ -103,6 +104,18 @@ def run(asked: argparse.Namespace) -> None:
             timeout_graceful_shutdown=DRAIN,
             http=_protocol(),
         )
+
+
+def _keys(given: str | None) -> list[str]:
+    """The keys of which callers need one; none if the variable is not set."""
+    if given is None:
+        return []
+    keys = [key.strip() for key in given.split(",")]
+    if not all(key and key.isascii() and key.isprintable() and " " not in key for key in keys):
+        raise ArgumentError(  # rather than be open to all
+            f"{KEYS} has a key that no caller can send", fix=f"set {KEYS}=key,key, or unset it"
+        )
+    return keys
 
 
 def _protocol() -> Any:

@@ -7,7 +7,8 @@ merged. The names and patterns are those of llama.cpp (`llama-vocab.cpp`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -41,6 +42,11 @@ SPACE = "▁"  # how SentencePiece writes one
 NAMES = ("bos", "eos", "eot", "unknown", "padding")
 WHERE = "tokenizer.ggml."
 MOST_LETTERS = 1024  # of a token that others are merged to
+BYTE = re.compile("<0x([0-9A-F]{2})>")  # a token that is a byte, in SentencePiece
+PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
+# GPT-2 writes bytes as letters: those that are printed as themselves, the others from 256 on
+LETTERS = {chr(x): x for x in PRINTED}
+LETTERS |= {chr(256 + i): x for i, x in enumerate(sorted({*range(256)} - {*PRINTED}))}
 
 
 class Tokenizer:
@@ -167,6 +173,23 @@ class Tokenizer:
         numbers = self._checked(ids)
         return self._inner.decode(numbers, skip_special_tokens=not flag("decode: special", special))
 
+    def bytes_of(self, token: int) -> bytes:
+        """The bytes that a `token` adds to a text, which may be a part of a letter.
+
+        Those of a special token are its name, and there are none of a number that no token has.
+        """
+        number = integer("bytes_of: token", token)
+        name = self._inner.id_to_token(number) if 0 <= number < 2**32 else None
+        if name is None:
+            return b""
+        if name in self.special or number in self._added:
+            return name.encode()
+        if "ByteFallback" in self._decoder and (found := BYTE.fullmatch(name)):
+            return bytes([int(found[1], 16)])
+        if "ByteLevel" in self._decoder and all(x in LETTERS for x in name):
+            return bytes(LETTERS[x] for x in name)
+        return name.replace(SPACE, " ").encode() if SPACE in self._decoder else name.encode()
+
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
         """Yield the text of each of `ids` as it comes; half a letter waits for the rest."""
         stream, count = _library().decoders.DecodeStream(skip_special_tokens=True), len(self)
@@ -179,6 +202,17 @@ class Tokenizer:
     def _parser(self) -> Any:
         """A copy of the library's tokenizer that finds the names of special tokens."""
         return type(self._inner).from_str(self._inner.to_str())
+
+    @lazy
+    def _decoder(self) -> str:
+        """What the library makes text by, as JSON."""
+        found = self._inner.decoder
+        return "" if found is None else found.__getstate__().decode()
+
+    @lazy
+    def _added(self) -> Collection[int]:
+        """The tokens that are no bytes in another writing: their names are their texts."""
+        return self._inner.get_added_tokens_decoder().keys()
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
         numbers = [integer("decode: a token", i) for i in members("decode: the tokens", ids)]

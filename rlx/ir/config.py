@@ -57,6 +57,7 @@ SWITCHES = (
 )
 TRACEBACKS = ("filtered", "full")
 THREADS = "RLX_NUM_THREADS"  # read once, by the backend that starts threads
+KEYS = "RLX_API_KEYS"  # those of a server: `rlx serve` reads them
 MOST_THREADS = 1024  # a slip of the keyboard would start as many as the system lets it
 IMPORTED = time.time()  # about when the files of rlx were read
 
@@ -101,7 +102,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     """Read the `RLX_...` variables; an unknown one, or a wrong value, is an error."""
     known = {f"RLX_{name.upper()}": name for name in fields(Settings)}
     for name in environment:
-        if name.startswith("RLX_") and name not in known and name != THREADS:
+        if name.startswith("RLX_") and name not in (*known, THREADS, KEYS):
             import difflib
 
             near = difflib.get_close_matches(name, known, 1)

@@ -40,7 +40,7 @@ class Answer:
     ) -> None:
         kind = "chatcmpl" if asked.is_chat else "cmpl"
         given = f"{kind}-{secrets.token_hex(12)}", int(time.time()), name
-        self._names = api.Names(*given, asked.is_chat)
+        self._names = api.Names(*given, asked.is_chat, asked.has_usage)
         self._asked, self._tokenizer, self._listeners = asked, model.tokenizer, listeners
         self._calls = calls
 

@@ -9,7 +9,8 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, final
 
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from .metrics import Metrics
@@ -17,6 +18,8 @@ from .openai_api import BadRequest
 
 LEFT = 499  # the status of an answer to someone who has left
 RETRY = "1"  # seconds after which one may try again
+MOST_SECONDS = 60.0  # that a body may take to come
+MOST_PARTS = 1 << 15  # lists and objects of a body: ten times as many hold all streams up
 Result = TypeVar("Result")
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -41,20 +44,36 @@ class Door:
         return given.hex()
 
     async def body(self, request: Request) -> Any:
-        """The JSON of a `request`; other texts and long ones raise a `BadRequest`."""
+        """The JSON of a `request`; other texts, long and slow ones raise a `BadRequest`."""
+        try:
+            async with asyncio.timeout(MOST_SECONDS):
+                given = await self._bytes(request)
+        except TimeoutError:
+            what = f"the body took more than {MOST_SECONDS:g} s"
+            raise BadRequest(what, status=408) from None
+        except ClientDisconnect:
+            raise BadRequest("the caller has left", status=LEFT) from None
+        if _parts(given) > MOST_PARTS:
+            raise BadRequest(f"the body has over {MOST_PARTS} lists and objects", status=413)
+        try:
+            return json.loads(given, parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            raise BadRequest("the body is not JSON") from None
+
+    async def _bytes(self, request: Request) -> bytes:
         parts, size = [], 0
         async for part in request.stream():
             size += len(part)
             if size > self._most_bytes:
                 raise BadRequest(f"the body is over {self._most_bytes} bytes", status=413)
             parts.append(part)
-        try:
-            return json.loads(b"".join(parts), parse_constant=_no_constant)
-        except (ValueError, RecursionError):
-            raise BadRequest("the body is not JSON") from None
+        return b"".join(parts)
 
-    def counted(self, handler: Handler) -> Handler:
-        """A handler of a route whose refusals are answers, and whose answers are counted."""
+    def counted(self, handler: Handler, path: str | None = None) -> Handler:
+        """A handler of a route whose refusals are answers, and whose answers are counted.
+
+        They are counted under a `path`, by default that of each request.
+        """
 
         async def answered(request: Request) -> Response:
             try:
@@ -62,10 +81,25 @@ class Door:
             except BadRequest as error:
                 headers = {"Retry-After": RETRY} if error.status in (429, 503) else None
                 response = JSONResponse(error.body(), status_code=error.status, headers=headers)
-            self.metrics.count(request.url.path, response.status_code)
+            self.metrics.count(path or request.url.path, response.status_code)
             return response
 
         return answered
+
+
+async def _no_route(request: Request, error: Any) -> Response:
+    """The answer to a request that no route takes, in the words of the interface."""
+    what = f"there is no {request.method} {request.url.path[:100]}"
+    made = BadRequest(what, status=error.status_code, code="unknown_url")
+    return JSONResponse(made.body(), status_code=made.status, headers=error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """The answer where the server itself is wrong; the error goes on to its log."""
+    return JSONResponse(BadRequest("the server has failed", status=500).body(), status_code=500)
+
+
+ERRORS: dict[Any, Any] = {HTTPException: _no_route, Exception: _failed}
 
 
 async def unless_left(request: Request, work: Awaitable[Result]) -> Result | None:
@@ -87,6 +121,16 @@ async def _left(request: Request) -> None:
     """Wait until the caller leaves."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _parts(given: bytes) -> int:
+    """How many lists and objects JSON has, of which those in texts are counted only if few."""
+    count = given.count(b"[") + given.count(b"{")
+    if count <= MOST_PARTS:
+        return count
+    # of what is between quotation marks every second piece is a text
+    bare = given.replace(rb"\\", b"").replace(rb"\"", b"")
+    return sum(x.count(b"[") + x.count(b"{") for x in bare.split(b'"')[::2])
 
 
 def _no_constant(text: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, final
@@ -18,9 +19,9 @@ from ..ir.errors import RlxError
 from ..models.encoder import Encoder
 from ..models.pooled import Pooled
 from ..models.prompts import tokens_of
-from .door import LEFT, Door, unless_left
+from .door import ERRORS, LEFT, Door, unless_left
 from .metrics import Metrics
-from .openai_api import BadRequest, are_tokens, model_entry
+from .openai_api import BadRequest, are_tokens, model_entry, no_model
 from .origins import guard
 
 MOST_TEXTS = 2048  # of a request, as at OpenAI's
@@ -46,8 +47,8 @@ class Embeddings:
         self._thread = ThreadPoolExecutor(1, "rlx.embeddings")
         self._asked = 0  # requests without an answer: one is computed, the others wait
 
-    async def answer(self, body: Any) -> dict[str, Any]:
-        """The answer to the `body` of a request; a wrong one raises a `BadRequest`."""
+    async def answer(self, body: Any) -> bytes:
+        """The JSON that answers a `body`; a wrong one raises a `BadRequest`."""
         if not isinstance(body, dict):
             raise BadRequest("the body must be a JSON object")
         texts, is_packed = self._checked(body)
@@ -57,7 +58,7 @@ class Embeddings:
         self._asked += 1
         try:
             async with asyncio.timeout(self._timeout):
-                vectors, count = await self._vectors(texts)
+                vectors, count = await self._vectors(texts, is_packed)
         except TimeoutError:
             what = f"the answer took more than {self._timeout:g} s"
             raise BadRequest(what, status=408) from None
@@ -66,27 +67,26 @@ class Embeddings:
         finally:
             self._asked -= 1
         data = [
-            {
-                "object": "embedding",
-                "index": index,
-                "embedding": _packed(vector) if is_packed else vector.tolist(),
-            }
+            f'{{"object":"embedding","index":{index},"embedding":{vector}}}'
             for index, vector in enumerate(vectors)
         ]
         usage = {"prompt_tokens": count, "total_tokens": count}
-        return {"object": "list", "data": data, "model": self._name, "usage": usage}
+        rest = json.dumps({"model": self._name, "usage": usage})
+        return f'{{"object":"list","data":[{",".join(data)}],{rest[1:]}'.encode()
 
-    async def _vectors(self, texts: list[Any]) -> tuple[np.ndarray, int]:
-        """The vectors, and how many tokens they cost."""
+    async def _vectors(self, texts: list[Any], is_packed: bool) -> tuple[list[str], int]:
+        """The vectors as JSON, and how many tokens they cost."""
         loop = asyncio.get_running_loop()
         ids, _ = await asyncio.to_thread(tokens_of, "input", texts, self._encoder.tokenizer)
-        found = [
-            await loop.run_in_executor(self._thread, self._encoded, part) for part in _parts(ids)
-        ]
-        return np.concatenate(found), sum(map(len, ids))
+        found: list[str] = []
+        for part in _parts(ids):
+            found += await loop.run_in_executor(self._thread, self._encoded, part, is_packed)
+        return found, sum(map(len, ids))
 
-    def _encoded(self, ids: list[list[int]]) -> np.ndarray:
-        return self._encoder.encode(ids).host()
+    def _encoded(self, ids: list[list[int]], is_packed: bool) -> list[str]:
+        """Vectors as JSON, one by one: to write all at once would hold up streams for a second."""
+        write = _packed if is_packed else _listed
+        return [write(vector) for vector in self._encoder.encode(ids).host()]
 
     def _checked(self, body: dict[str, Any]) -> tuple[list[Any], bool]:
         """The texts, and whether vectors are asked for in base64."""
@@ -96,8 +96,7 @@ class Embeddings:
             if not isinstance(body.get(name), str | None):
                 raise BadRequest(f"{name} must be a text", name)
         if body.get("model") not in (None, self._name):
-            what = f"there is no model {str(body['model'])[:100]!r}"
-            raise BadRequest(what, "model", status=404, code="model_not_found")
+            raise no_model(body["model"])
         kind = body.get("encoding_format")
         if kind not in (None, "float", "base64"):
             raise BadRequest("encoding_format must be float or base64", "encoding_format")
@@ -128,7 +127,11 @@ def embedding_route(
             raise BadRequest("the server is shutting down", status=503)
         door.tenant(request)
         found = await unless_left(request, embeddings.answer(await door.body(request)))
-        return Response(status_code=LEFT) if found is None else JSONResponse(found)
+        return (
+            Response(status_code=LEFT)
+            if found is None
+            else Response(found, media_type="application/json")
+        )
 
     return Route("/v1/embeddings", door.counted(embed), methods=["POST"])
 
@@ -156,6 +159,12 @@ def encoder_application(
         door.tenant(request)
         return JSONResponse({"object": "list", "data": [model_entry(name)]})
 
+    async def one_model(request: Request) -> Response:
+        door.tenant(request)
+        if request.path_params["name"] != name:
+            raise no_model(request.path_params["name"])
+        return JSONResponse(model_entry(name))
+
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -169,11 +178,12 @@ def encoder_application(
     routes = [
         embedding_route(encoder, name, door, most_waiting=most_waiting, timeout=timeout),
         Route("/v1/models", door.counted(models)),
+        Route("/v1/models/{name:path}", door.counted(one_model, "/v1/models/")),
         Route("/health", health),
         Route("/ready", ready),
         Route("/metrics", metrics),
     ]
-    return Starlette(routes=routes, middleware=[guard(keys, hosts)])
+    return Starlette(routes=routes, middleware=[guard(keys, hosts)], exception_handlers=ERRORS)
 
 
 def _texts(given: Any) -> list[Any]:
@@ -197,4 +207,8 @@ def _parts(texts: list[list[int]]) -> Iterator[list[list[int]]]:
 
 
 def _packed(vector: np.ndarray) -> str:
-    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+    return f'"{base64.b64encode(vector.astype("<f4").tobytes()).decode()}"'
+
+
+def _listed(vector: np.ndarray) -> str:
+    return json.dumps(vector.tolist(), allow_nan=False, separators=(",", ":"))

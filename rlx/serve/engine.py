@@ -180,6 +180,7 @@ class Engine(Writer):
             max_waiting=max_waiting,
             costs=costs_of(model.config, _stretch(stretch)),
         )
+        self.most_tokens = min(model.config.context, count * size)
         self.adapters = Adapters(model, adapters, adapter_rank)
         self._kind = size, name, self.adapters.room  # of its steps
         self._steps = model.steps(*self._kind)

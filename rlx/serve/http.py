@@ -22,12 +22,13 @@ from ..models.encoder import Encoder
 from ..models.pooled import Pooled
 from . import adapter_routes, openai_api as api
 from .answers import Answer
-from .door import LEFT, Door, unless_left
+from .door import ERRORS, LEFT, Door, unless_left
 from .embeddings import embedding_route
 from .metrics import Metrics
 from .openai_api import Asked, BadRequest
 from .origins import guard
 from .page import page
+from .preparing import Preparation
 from .runner import Listener, Runner
 from .tools import Calls, Tools
 from .writer import Writer
@@ -49,17 +50,20 @@ class Server:
     ) -> None:
         self.engine, self.name, self.timeout = engine, name, timeout
         self.door, self.runner, self._folder = door, Runner(engine), adapters
-        self.is_ready = True
+        self.is_ready, self.preparation = True, Preparation(engine)
 
-    async def submit(self, asked: Asked, tenant: str) -> list[Listener]:
+    async def submit(self, request: Request, asked: Asked, tenant: str) -> list[Listener] | None:
         """Submit what is `asked` for by a `tenant`: each prompt with its samples.
 
-        Returns who hears of them. Raises a `BadRequest` for what the engine refuses.
+        Returns who hears of them, or None if who sent the `request` leaves before that. Raises a
+        `BadRequest` for what the engine refuses.
         """
         made: list[Listener] = []
         try:
-            # in a thread, since long prompts take long: the streams of others go on meanwhile
-            for prompt in await asyncio.to_thread(self._prompts, asked):
+            prompts = await unless_left(request, self.preparation.prompts(asked))
+            if prompts is None:
+                return None
+            for prompt in prompts:
                 for listener in self._samples(prompt, asked, tenant):
                     made.append(listener)  # one by one: an error cancels those before it
         except QueueFullError as error:
@@ -70,24 +74,15 @@ class Server:
             raise BadRequest(f"{error.what}; {error.fix}") from None
         return made
 
-    def _prompts(self, asked: Asked) -> list[list[int]]:
-        """The tokens of each prompt; the form of the answer is made ready, too."""
-        model, options = self.engine.model, asked.options
-        model.formats.guide(options.get("schema"), options.get("regex"))
-        if not asked.is_chat:
-            return model.prompts(asked.prompts)[0]
-        tools = None if asked.tools is None else asked.tools.given
-        return [model.chat_ids(messages, tools=tools) for messages in asked.prompts]
-
     def _samples(self, prompt: Sequence[int], asked: Asked, tenant: str) -> Iterator[Listener]:
         """One request for each sample of a prompt; the others share what the first computes."""
-        after = None
-        start = asked.options.get("seed", secrets.randbits(32))
+        after, options = None, asked.options_for(prompt, self.engine.most_tokens)
+        start = options.get("seed", secrets.randbits(32))
         for number in range(asked.best_of):
             seed = (start + number) % 2**32
             how = {"tenant": tenant, "timeout": self.timeout, "after": after}
             how["adapter"] = None if asked.model in (None, self.name) else asked.model
-            listener = self.runner.submit(prompt, **how, **{**asked.options, "seed": seed})
+            listener = self.runner.submit(prompt, **how, **{**options, "seed": seed})
             after = after or listener.ticket
             yield listener
 
@@ -114,7 +109,9 @@ class Server:
         asked = api.asked(await self.door.body(request), is_chat)
         self._check_model(asked.model)
         calls = None if asked.tools is None else self._calls(asked.tools)
-        listeners = await self.submit(asked, tenant)
+        listeners = await self.submit(request, asked, tenant)
+        if listeners is None:
+            return Response(status_code=LEFT)
         answer = Answer(asked, self.engine.model, asked.model or self.name, listeners, calls)
         if asked.is_stream:
             return _Stream(answer.events(), lambda: self._cancel(listeners))
@@ -130,6 +127,11 @@ class Server:
         """The model and its adapters, as a list of OpenAI's."""
         others = [api.model_entry(name, self.name) for name in self.engine.adapters or ()]
         return {"object": "list", "data": [api.model_entry(self.name), *others]}
+
+    def one_model(self, name: str) -> dict[str, Any]:
+        """What is said of the model or adapter of a `name`; another raises a `BadRequest`."""
+        self._check_model(name)
+        return api.model_entry(name, None if name == self.name else self.name)
 
     async def load(self, request: Request) -> Response:
         """Attach the adapter that a `request` asks for."""
@@ -147,8 +149,7 @@ class Server:
 
     def _check_model(self, name: str | None) -> None:
         if name not in (None, self.name) and name not in (self.engine.adapters or ()):
-            what = f"there is no model {str(name)[:100]!r}"
-            raise BadRequest(what, "model", status=404, code="model_not_found")
+            raise api.no_model(name)
 
     # -- how it is ---------------------------------------------------------------------------------
 
@@ -204,6 +205,7 @@ def application(
         server.runner.start()
         yield
         server.is_ready = False
+        server.preparation.close()
         await asyncio.to_thread(server.runner.stop)
 
     async def chat(request: Request) -> Response:
@@ -216,18 +218,24 @@ def application(
         door.tenant(request)
         return JSONResponse(server.models())
 
+    async def one_model(request: Request) -> Response:
+        door.tenant(request)
+        return JSONResponse(server.one_model(request.path_params["name"]))
+
     routes = [
         Route("/v1/chat/completions", door.counted(chat), methods=["POST"]),
         Route("/v1/completions", door.counted(completions), methods=["POST"]),
         Route("/v1/load_lora_adapter", door.counted(server.load), methods=["POST"]),
         Route("/v1/unload_lora_adapter", door.counted(server.unload), methods=["POST"]),
         Route("/v1/models", door.counted(models)),
+        Route("/v1/models/{name:path}", door.counted(one_model, "/v1/models/")),
         *_state_routes(server, door),
     ]
     if encoder is not None:
         how = {"timeout": timeout, "is_open": lambda: server.is_ready}
         routes.append(embedding_route(encoder, name, door, **how))
-    return Starlette(routes=routes, lifespan=lifespan, middleware=[guard(keys, hosts)])
+    how = {"middleware": [guard(keys, hosts)], "exception_handlers": ERRORS}
+    return Starlette(routes=routes, lifespan=lifespan, **how)
 
 
 def _state_routes(server: Server, door: Door) -> list[Route]:
@@ -257,7 +265,9 @@ class _Stream(StreamingResponse):
     """Events; at their end, or when the caller leaves, even at once, `leave` is called."""
 
     def __init__(self, events: AsyncIterator[str], leave: Callable[[], None]) -> None:
-        super().__init__(events, media_type="text/event-stream")
+        # nor does a proxy keep events until there are many
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers=headers)
         self._leave = leave
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

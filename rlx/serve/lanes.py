@@ -70,7 +70,8 @@ class Job:
         self.lane: Lane | None = None
         self.is_fresh = True  # it has no token of the worker it is with
         self.is_suspect = False
-        self.blame = 0.0  # for workers that died over it since its last token, 1 for most
+        self.killed = 0  # workers that died over it since its last token
+        self.blame = 0.0  # for them, 1 for most
 
     @property
     def key(self) -> bytes:
@@ -111,7 +112,7 @@ class Job:
             self.ticket.tell(piece)
         if news.tokens:
             self.is_fresh = self.is_suspect = False
-            self.blame = 0.0
+            self.blame, self.killed = 0.0, 0
         if news.reason:
             self.ticket.error = news.error or self.ticket.error
             self.end(news.reason)
@@ -200,6 +201,7 @@ class Lane:
         fresh = [job for job in jobs if job.is_fresh]
         blamed = self.probe or (fresh[0] if len(fresh) == 1 else None)
         if blamed is not None:
+            blamed.killed += 1
             blamed.blame += LITTLE if how.startswith((KILLED, STOPPED)) else 1.0
         for job in jobs:
             job.lane, job.is_fresh, job.is_suspect = None, True, True

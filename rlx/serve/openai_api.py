@@ -17,7 +17,8 @@ from .messages import messages_of
 from .tools import Called, Tools, tools_of
 
 MOST_SAMPLES = 16
-DEFAULT_TOKENS = 256  # of an answer where a request does not say
+# tokens of an answer where a request does not say: of a chat, and of others, as at OpenAI's
+CHAT_TOKENS, PLAIN_TOKENS = 256, 16
 NEVER = -9999.0  # the logarithm of no probability, in OpenAI's answers
 # field -> kind, least, greatest
 NUMBERS: dict[str, tuple[type, float, float]] = {
@@ -25,7 +26,7 @@ NUMBERS: dict[str, tuple[type, float, float]] = {
     "max_completion_tokens": (int, 1, 2**31 - 1),
     "n": (int, 1, MOST_SAMPLES),
     "best_of": (int, 1, MOST_SAMPLES),
-    "seed": (int, 0, 2**32 - 1),
+    "seed": (int, -(2**63), 2**63 - 1),
     "temperature": (float, 0, 100),
     "top_p": (float, 0, 1),
     "top_k": (int, 0, 2**31 - 1),
@@ -87,7 +88,17 @@ class Asked:
     hides_logprobs: bool  # they are only needed to tell which samples are best
     is_stream: bool
     has_usage: bool  # whether a stream ends with what it cost
-    options: Mapping[str, Any]  # of `LanguageModel.generate`
+    options: Mapping[str, Any]  # of `LanguageModel.generate`; `max_tokens` may be None
+
+    def options_for(self, prompt: Sequence[int], room: int) -> dict[str, Any]:
+        """The options for a `prompt`, if there is `room` for so many tokens with it.
+
+        Who asks for no number of tokens gets the usual one, or what there is room for.
+        """
+        if self.options["max_tokens"] is not None:
+            return {**self.options}
+        usual = CHAT_TOKENS if self.is_chat else PLAIN_TOKENS
+        return {**self.options, "max_tokens": max(min(usual, room - len(prompt)), 1)}
 
 
 def asked(body: Any, is_chat: bool) -> Asked:
@@ -125,11 +136,11 @@ def asked(body: Any, is_chat: bool) -> Asked:
     return Asked(*given, stream, has_usage, options)
 
 
-def _limit(body: Mapping[str, Any], is_chat: bool) -> int:
-    """How many tokens an answer has at most."""
+def _limit(body: Mapping[str, Any], is_chat: bool) -> int | None:
+    """How many tokens an answer has at most, if the request says that."""
     given = [body.get(name) for name in ("max_completion_tokens", "max_tokens")]
-    limit = next((x for x in given if x is not None), DEFAULT_TOKENS)
-    if is_chat and not limit:
+    limit = next((x for x in given if x is not None), None)
+    if is_chat and limit == 0:
         raise BadRequest("max_tokens must be 1 or more", "max_tokens")
     return limit
 
@@ -285,8 +296,7 @@ def _prompts(body: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def are_tokens(x: Any) -> bool:
     """Whether `x` is a list of numbers, one at least."""
-    are_numbers = isinstance(x, list) and bool(x)
-    return are_numbers and all(isinstance(n, int) and not isinstance(n, bool) for n in x)
+    return isinstance(x, list) and {*map(type, x)} == {int}
 
 
 # -- answers ---------------------------------------------------------------------------------------
@@ -300,6 +310,7 @@ class Names:
     created: int  # seconds since 1970
     model: str
     is_chat: bool
+    has_usage: bool  # whether the last part of a stream says what it cost, and all others null
 
     def head(self, is_part: bool) -> dict[str, Any]:
         """The first fields of an answer, or of a part of a stream."""
@@ -310,6 +321,12 @@ class Names:
 def model_entry(name: str, parent: str | None = None) -> dict[str, Any]:
     """What a list of models says of the one called `name`, an adapter of `parent`."""
     return {"id": name, "object": "model", "created": 0, "owned_by": "rlx", "parent": parent}
+
+
+def no_model(name: object) -> BadRequest:
+    """What to say to who asks for a model of another `name`."""
+    what = f"there is no model {str(name)[:100]!r}"
+    return BadRequest(what, "model", status=404, code="model_not_found")
 
 
 def usage(completions: Sequence[Completion], prompt_tokens: int) -> dict[str, int]:
@@ -360,7 +377,8 @@ def part(
         said = {"text": text or ""}
     end = end_of(reason) if reason else None
     one = {"index": index, **said, "logprobs": logprobs, "finish_reason": end}
-    return {**names.head(True), "choices": [one]}
+    usage = {"usage": None} if names.has_usage else {}
+    return {**names.head(True), "choices": [one], **usage}
 
 
 def logprobs_of(names: Names, tokenizer: Any, found: Completion, first: int = 0) -> Any:
@@ -371,21 +389,27 @@ def logprobs_of(names: Names, tokenizer: Any, found: Completion, first: int = 0)
     if not found.logprobs:
         return None
 
-    def text(token: int) -> str:
-        return tokenizer.decode([token])
+    def letters(token: int) -> bytes:
+        return b"" if tokenizer is None else tokenizer.bytes_of(token)
 
     rows = zip(found.tokens, found.logprobs, found.likeliest, strict=True)
     rows = list(rows)[first:]
     if not names.is_chat:
+        parts = [letters(t) for t in found.tokens]
+        before = [b"".join(parts[:i]) for i in range(first, len(parts))]
         return {
-            "tokens": [text(t) for t, _, _ in rows],
+            "text_offset": [len(x.decode("utf-8", "ignore")) for x in before],
+            "tokens": [_shown(x, "bytes:") for x in parts[first:]],
             "token_logprobs": [_logprob(p) for _, p, _ in rows],
-            "top_logprobs": [{text(t): _logprob(p) for t, p in most.items()} for *_, most in rows],
+            "top_logprobs": [
+                {_shown(letters(t), "bytes:"): _logprob(p) for t, p in most.items()}
+                for *_, most in rows
+            ],
         }
 
     def entry(token: int, logprob: float) -> dict[str, Any]:
-        word = text(token)
-        return {"token": word, "logprob": _logprob(logprob), "bytes": list(word.encode())}
+        word = letters(token)
+        return {"token": _shown(word), "logprob": _logprob(logprob), "bytes": list(word)}
 
     return {
         "content": [
@@ -393,6 +417,14 @@ def logprobs_of(names: Names, tokenizer: Any, found: Completion, first: int = 0)
             for t, p, most in rows
         ]
     }
+
+
+def _shown(word: bytes, kind: str = "") -> str:
+    """The bytes of a token as text; those that are none, as a part of a letter, by numbers."""
+    try:
+        return word.decode()
+    except UnicodeDecodeError:
+        return kind + "".join(f"\\x{x:02x}" for x in word)
 
 
 def _logprob(given: float) -> float:

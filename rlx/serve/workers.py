@@ -103,8 +103,8 @@ class Workers(Writer):
         self._numbers = itertools.count()
         self._jobs: dict[Ticket, Job] = {}
         self._pending: deque[Job] = deque()  # those that no worker has
-        self._refused: dict[bytes, None] = {}
-        self._deaths: deque[tuple[float, Job | None]] = deque()  # the last ones: who is to blame
+        self._refused: dict[bytes, int] = {}  # how many workers died over each
+        self._deaths: deque[tuple[float, int | None]] = deque()  # the last ones: who is to blame
         self._files = WeightFiles()
         self._news = threading.Condition(threading.RLock())
         self._swap = threading.Lock()  # held by who writes weights
@@ -124,6 +124,7 @@ class Workers(Writer):
         if self._began is None:
             raise self.error or DeviceFailure("the workers were closed", fix="make others")
         self._pages = PagePool(self._began.pages, self._began.size)
+        self.most_tokens = min(model.config.context, self._began.pages * self._began.size)
         self.adapters = Adapters(model, self._began.adapters, self._began.rank)
 
     def submit(
@@ -187,8 +188,8 @@ class Workers(Writer):
 
     def _check_room(self, job: Job) -> None:
         """Raise an error if there is no room for a request."""
-        if self._refused and job.key in self._refused:
-            raise _refusal()
+        if self._refused and (killed := self._refused.get(job.key)):
+            raise _refusal(killed)
         check_fits(self._pages, job.ticket.request)
         assert self._began is not None
         room = self._began.sequences * sum(lane.is_ready for lane in self._lanes)
@@ -329,7 +330,7 @@ class Workers(Writer):
             self.restarts += was_ready
             jobs, blamed = lane.empty(how)
             if was_ready:
-                self._deaths.append((time.monotonic(), blamed))
+                self._count_death(blamed)
             if blamed is not None and blamed.blame >= MOST_KILLS + self._deaths_without(blamed):
                 self._refuse(blamed, how)
                 jobs.remove(blamed)
@@ -341,18 +342,23 @@ class Workers(Writer):
                 self._fail(lost[0])
             self._news.notify_all()
 
+    def _count_death(self, blamed: Job | None) -> None:
+        """Remember for a while that a worker died, and the request that is to blame for it."""
+        now = time.monotonic()
+        while self._deaths and self._deaths[0][0] < now - WHILE:
+            self._deaths.popleft()
+        self._deaths.append((now, None if blamed is None else blamed.number))
+
     def _deaths_without(self, job: Job) -> int:
         """How many workers died lately for nobody's sake, and requests other workers died for."""
-        while self._deaths and self._deaths[0][0] < time.monotonic() - WHILE:
-            self._deaths.popleft()
         blamed = [x for _, x in self._deaths]
-        return blamed.count(None) + len({*blamed} - {None, job})
+        return blamed.count(None) + len({*blamed} - {None, job.number})
 
     def _refuse(self, job: Job, how: str) -> None:
         while len(self._refused) >= MOST_REFUSED:
             del self._refused[next(iter(self._refused))]
-        self._refused[job.key] = None
-        job.ticket.error = _refusal(f": the last one {how}")
+        self._refused[job.key] = job.killed
+        job.ticket.error = _refusal(job.killed, f": the last one {how}")
         job.end("error")
         self._forget(job)
 
@@ -410,8 +416,8 @@ class Workers(Writer):
         return wanted if wanted in found else min(found, key=lambda x: len(x.jobs), default=None)
 
 
-def _refusal(how: str = "") -> WorkerLostError:
+def _refusal(killed: int, how: str = "") -> WorkerLostError:
     return WorkerLostError(
-        f"the request killed {MOST_KILLS} workers{how}",
+        f"{killed} workers died over the request{how}",
         fix="report it with its prompt and options; other requests go on",
     )

@@ -25,6 +25,7 @@ class Writer(abc.ABC):
     adapters: Adapters | None = None  # those that requests may choose
     beat: float  # when it last went on, on the clock `time.monotonic`
     count: int = 0  # processes that compute for it when all are there
+    most_tokens: int  # of a prompt and its text, in the model and in the cache
 
     @abc.abstractmethod
     def submit(self, prompt: str | Sequence[int], **options: Any) -> Ticket:

@@ -29,6 +29,7 @@ START = 120.0  # seconds that a process may take to begin
 TICK = 0.25  # seconds between two looks at the signs of life
 SOON = 5.0  # seconds for a killed process to be gone
 ENDED, LATE = "was ended", "took more time than it may"
+FALSE = "gave a sign of life that cannot be true"
 KILLED, STOPPED = "was ended by SIGKILL", "was stopped by a signal"  # as only others do
 OVER = 71  # exit code of a process that took more memory than it may
 
@@ -51,8 +52,12 @@ class Life:
 
     @property
     def last(self) -> float:
-        """When the last sign was given, on the clock `time.monotonic`."""
-        return self._shared[0]
+        """When the last sign was given, on the clock `time.monotonic`.
+
+        It is 0 where that cannot be true: memory of a process that went wrong has any numbers.
+        """
+        found = self._shared[0]
+        return found if 0.0 <= found <= time.monotonic() else 0.0
 
     @property
     def due(self) -> float:
@@ -86,6 +91,9 @@ class Process:
         self._why = ""
         try:
             _watch.start(self, self._process)
+        except BaseException:
+            self.connection.close()
+            raise
         finally:
             theirs.close()
         self.pid = self._process.pid
@@ -111,7 +119,8 @@ class Process:
             if now > self._deadline:
                 self._kill(LATE)
             elif not now <= self.life.due:  # what is no number is late, too
-                silent = f"gave no sign of life for {now - self.life.last:.1f} seconds"
+                last = self.life.last
+                silent = f"gave no sign of life for {now - last:.1f} seconds" if last else FALSE
                 self._kill(f"{STOPPED}, and {silent}" if self._is_stopped() else silent)
 
     def end(self) -> str:
