@@ -11,7 +11,7 @@ MOST_SECONDS = 60.0  # that a head may take to come
 
 
 class BoundedHeads(HttpToolsProtocol):
-    """A connection that is closed where a head, or what is no body, has no end or is late."""
+    """A connection that is closed where a head has no end or is late, or trailers."""
 
     _count = 0  # bytes since the last of a body, or the last whole head
     _late: asyncio.TimerHandle | None = None  # while a head is to come
