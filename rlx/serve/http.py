@@ -129,7 +129,7 @@ class Server:
         return {"object": "list", "data": [api.model_entry(self.name), *others]}
 
     def one_model(self, name: str) -> dict[str, Any]:
-        """What is said of the model or adapter of a `name`; another raises a `BadRequest`."""
+        """The entry of the model or adapter `name`; raises a `BadRequest`."""
         self._check_model(name)
         return api.model_entry(name, None if name == self.name else self.name)
 

@@ -1,4 +1,4 @@
-"""What is done for a request before the engine has it: its form is read, its texts become tokens.
+"""What is done for a request before the engine has it: forms and texts are read.
 
 Both take long where texts are long, so they are done in threads, and streams go on meanwhile. Forms
 have threads of their own: reading a hostile one takes a second, and nobody else waits for it.
@@ -29,7 +29,7 @@ class Preparation:
         self._count = 0
 
     async def prompts(self, asked: Asked) -> list[list[int]]:
-        """The tokens of each prompt that is `asked`; the form of the answer is ready then, too.
+        """The tokens of each prompt that is `asked`; the form is ready then, too.
 
         Raises the errors of both, and a `BadRequest` if too many requests wait.
         """
