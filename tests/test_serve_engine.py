@@ -173,6 +173,11 @@ def test_a_warm_engine_is_as_before():
     for before, after in zip(held, one._pages._pages, strict=True):
         np.testing.assert_array_equal(before, np.asarray(after.key))
     assert one.generate([[5, 6, 7], [9] * 6], max_tokens=5) == first
+    fresh = Engine(small_model(), cache="1M", page_size=4, max_sequences=3, poison=True)
+    guess, pool = fresh.scheduler.costs, fresh.scheduler.pages
+    fresh.warm_up()  # what it measures is written to pages, which it gives back
+    assert fresh.scheduler.costs != guess and pool.available == pool.count
+    assert fresh.generate([[5, 6, 7], [9] * 6], max_tokens=5) == first
 
 
 def test_a_listener_that_raises_ends_its_own_request_alone():

@@ -9,8 +9,9 @@ import random
 import pytest
 
 from rlx.ir.errors import AttributeValueError, QueueFullError
+from rlx.serve.costs import NO_LIMIT, Costs
 from rlx.serve.pages import PagePool
-from rlx.serve.scheduler import NO_LIMIT, Costs, Request, Scheduler
+from rlx.serve.scheduler import Request, Scheduler
 from tests.served import Memory, alone, run_step
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "300"))
@@ -49,7 +50,7 @@ def test_each_schedule_gives_what_requests_give_alone():
             draw.randint(4, 9),
             draw.randint(1, 3),
             step_tokens=draw.randint(3, 9),
-            costs=draw.choice([NO_LIMIT, Costs(1.0, 4.0, 1.5)]),
+            costs=draw.choice([NO_LIMIT, Costs(1.0, 4.0, 4.0, 1.5)]),
         )
         requests = []
         for now in range(draw.randint(5, 30)):
@@ -121,7 +122,7 @@ def test_decodes_come_before_a_long_prompt():
 
 
 def test_prompts_stretch_a_step_of_those_who_write_only_so_much():
-    costs = Costs(step=4.0, far=10.0, stretch=3.0)
+    costs = Costs(step=4.0, written=10.0, read=20.0, stretch=3.0)
     scheduler, memory = machine(pages=60, step_tokens=16, costs=costs)
     reading = scheduler.submit(Request([2] * 40, 1))
     assert len(scheduler.plan(0.0)[0].tokens) == 16  # nobody writes
@@ -137,20 +138,22 @@ def test_prompts_stretch_a_step_of_those_who_write_only_so_much():
         if reading.finished is None:
             count = len(reading.table.tokens) - before[0]
             room = 2 * (4 + 1 + before[1] / 10) + 3  # as if it were written, too
-            assert count == max(1, int(room / (1 + before[0] / 10)))
+            wanted = max(1, int(room / (1 + before[0] / 20)))
+            assert wanted - 2 < count <= max(wanted, 3)  # an even number with that of the writer
+            assert count % 2
     finish(scheduler, memory)
     check([reading, writer])
 
 
 def test_prompts_get_one_token_beside_those_who_write_if_there_is_no_room():
-    costs = Costs(step=4.0, far=1.0, stretch=1.0)
+    costs = Costs(step=4.0, written=1.0, read=1.0, stretch=1.0)
     scheduler, memory = machine(pages=60, step_tokens=16, costs=costs)
     writes = scheduler.submit(Request([1], 3))
     run_step(scheduler, memory)
     reads = [scheduler.submit(Request([i] * 9, 2)) for i in (5, 6)]
     for _ in range(2):
         run_step(scheduler, memory)
-    assert writes.finished and [x.lacking for x in reads] == [6, 9]  # two, then one of the first
+    assert writes.finished and [x.lacking for x in reads] == [7, 9]  # one of the first each time
     finish(scheduler, memory)
     check([writes, *reads])
 

@@ -13,12 +13,10 @@ from audit import Case, all_close, tolerance_of
 import rlx
 import rlx.numpy as rnp
 from rlx.backends import registry
-from rlx.ir.bind import SizeChecks
 from rlx.ir.builder import build
 from rlx.ir.dims import Dim, concrete
 from rlx.ir.errors import RlxError
 from rlx.ir.graph import OPS, Graph
-from rlx.ir.op import Op
 from rlx.ir.types import type_of
 from rlx.lower.lir import evaluate
 from rlx.trace.array import Array
@@ -280,31 +278,6 @@ def test_errors_of_ops_tell_the_sizes_of_the_call() -> None:
     assert "3:4 does not lie in an axis of size 3" in text
     assert "in this call n = 3" in text
     assert third(ones(5)).item() == 1
-
-
-def test_equal_layers_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    w = np.ones((4, 4), "float32")
-
-    def layers(x: Any) -> Any:
-        for _ in range(5):
-            x = rnp.tanh(x @ w)
-        return x[3]
-
-    graph = rlx.make_graph(layers)(rlx.spec((rlx.dim("n"), 4), "float32"))
-    asked: list[str] = []
-    infer = Op.infer
-
-    def counted(op: Op, *args: Any) -> Any:
-        asked.append(op.name)
-        return infer(op, *args)
-
-    monkeypatch.setattr(Op, "infer", counted)
-    check_sizes = SizeChecks(graph)
-    check_sizes({"n": 9})
-    assert sorted(asked) == ["dot_general", "slice"]
-    with pytest.raises(RlxError, match="3:4 does not lie in an axis of size 3") as caught:
-        check_sizes({"n": 3})
-    assert "return x[3]" in str(caught.value)
 
 
 WRONG = {

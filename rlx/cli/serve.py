@@ -43,8 +43,8 @@ def add(parser: argparse.ArgumentParser) -> None:
             f"--{name}", type=int, default=default, metavar="N", help=f"{about} ({default})"
         )
     parser.add_argument(
-        "--stretch", type=float, default=2.0, metavar="X",
-        help="how much longer prompts may make a step in which answers are written (2)",
+        "--stretch", type=float, default=1.75, metavar="X",
+        help="how much longer prompts may make a step in which answers are written (1.75)",
     )  # fmt: skip
     parser.add_argument(
         "--adapter", action="append", default=[], metavar="NAME=PATH",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, final
 
 from .body import Pointwise
@@ -13,7 +13,9 @@ from .graph import Graph, Node, Value
 from .lazy import lazy
 from .types import Type
 
+KEPT = 1024  # combinations of sizes that are known to be right
 Shape = Sequence[int]
+Names = tuple[str, ...]  # of dims
 Put = Callable[[Size, Mapping[str, Size]], Size]
 
 
@@ -135,23 +137,61 @@ class SizeChecks:
 
     Tracing assumes what holds for most sizes: `x[3]` is wrong if x has three elements. The layers
     of a model have the same types, and instructions on equal shapes take any, so that few nodes
-    are left to look at for each new combination of sizes.
+    are left to look at, and those again only when a size that they depend on is another one.
     """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
+        self._known: dict[Names, set[Any]] = {}  # numbers for dims that are right
 
     def __call__(self, sizes: Mapping[str, int]) -> None:
         """Raise the error of the first op that does not take these sizes, if any."""
-        for node in self._nodes:
-            _check_node(node, sizes)
+        nodes = self._nodes
+        numbers = {names: tuple([sizes.get(name) for name in names]) for names in self._known}
+        fresh = {names: x for names, x in numbers.items() if x not in self._known[names]}
+        for names, node in nodes:
+            if names in fresh:
+                _check_node(node, sizes)
+        for names, x in fresh.items():
+            known = self._known[names]
+            if len(known) >= KEPT:
+                known.clear()
+            known.add(x)
 
     @lazy
-    def _nodes(self) -> list[Node]:
+    def _nodes(self) -> list[tuple[Names, Node]]:
         found: dict[Any, Node] = {}
         for node in filter(_depends, self._graph.walk()):
             found.setdefault(_check_key(node), node)
-        return [*found.values()]
+        nodes = [(_names(node), node) for node in found.values()]
+        self._known = {names: set() for names, _ in nodes}
+        return nodes
+
+
+def _names(node: Node) -> Names:
+    """The dims that a node depends on."""
+    symbols = set(_symbols(tuple(node.attrs.values())))
+    return tuple(sorted({s.name for s in symbols.union(*map(_symbols, _types(node)))}))
+
+
+def _types(node: Node) -> tuple[Type, ...]:
+    return tuple([v.type for v in (*node.args, *node.results)])
+
+
+def _symbols(attr: Any) -> Set[Symbol]:
+    """The symbols that an attribute depends on, nested graphs included."""
+    if isinstance(attr, Dim | Type):
+        return attr.symbols
+    if isinstance(attr, Graph):
+        types = [*attr.param_types, *attr.result_types]
+        parts = [
+            *types,
+            *(x for node in attr.walk() for x in (*_types(node), *node.attrs.values())),
+        ]
+        return _symbols(tuple(parts))
+    if isinstance(attr, tuple):
+        return frozenset[Symbol]().union(*map(_symbols, attr))
+    return frozenset()
 
 
 def _depends(node: Node) -> bool:
@@ -164,13 +204,12 @@ def _depends(node: Node) -> bool:
 
 def _check_key(node: Node) -> Any:
     """Equal for nodes of which one check is enough."""
-    types = tuple([v.type for v in (*node.args, *node.results)])
     attrs = tuple(node.attrs.items())
     try:
         hash(attrs)
     except TypeError:  # of arrays and the like
         return node
-    return node.op, types, attrs
+    return node.op, _types(node), attrs
 
 
 def _check_node(node: Node, sizes: Mapping[str, int]) -> None:

@@ -28,10 +28,11 @@ from ..trace.arguments import bytes_of, callable_of, count_of, flag, instance_of
 from ..trace.array_arguments import known_real
 from ..trace.axes import integer, number
 from .adapters import Adapters
+from .costs import few_tokens
 from .guesses import Drawing, guesser
 from .pages import PagePool
 from .scheduler import Chunk, Request, Scheduler
-from .steps import PagedSteps, batch_of, batch_of_nobody, costs_of, few_tokens
+from .steps import PagedSteps, batch_of, batch_of_nobody, costs_of, measured
 from .weights import Handle, signature
 from .writer import Writer
 
@@ -148,7 +149,7 @@ class Engine(Writer):
         page_size: int = 16,
         max_sequences: int = 16,
         step_tokens: int = 256,
-        stretch: float = 2.0,
+        stretch: float = 1.75,
         max_waiting: int = 1024,
         dtype: Any = None,
         adapters: int = 0,
@@ -356,20 +357,30 @@ class Engine(Writer):
         """Compute steps of all usual sizes for nobody, before requests come.
 
         They need not wait then for what is made when a size comes for the first time, and the
-        memory that steps take is taken.
+        memory that steps take is taken. What steps cost is measured, so that prompts hold up texts
+        as `stretch` says.
         """
-        most = self.scheduler.max_sequences
+        most, tokens = self.scheduler.max_sequences, self.scheduler.step_tokens
         # all ways to draw, since memory is taken as it is written to
         how = Sampling(1.0, top_k=1, min_p=0.5, frequency_penalty=0.5, logit_bias={0: 1.0})
-        others = {few_tokens(n) for n in range(most + 1, self.scheduler.step_tokens + 1)}
+        others = {few_tokens(n) for n in range(most + 1, tokens + 1)}
         with self._turn:
-            for tokens, rows in [*((n, n) for n in range(1, most + 1)), *((n, 1) for n in others)]:
-                batch = batch_of_nobody(tokens, rows)
-                if not self.adapters.count:
-                    batch = batch._replace(chosen=None)
-                logits = self._pages(self._steps, batch, self.adapters.stacks)
+            for count, rows in [*((n, n) for n in range(1, most + 1)), *((n, 1) for n in others)]:
+                logits = self._computed(batch_of_nobody(count, rows))
                 zeros = np.zeros((rows, 1), "int32")
                 Settled([how] * rows).draw(logits, zeros, zeros[:, 0], zeros[:, 0] + 1, True)
+            if self.steps:  # pages hold something
+                return
+            with self._lock:
+                found = self.scheduler.costs, self.scheduler.pages
+                self.scheduler.costs = measured(
+                    *found, most, tokens, lambda batch: self._computed(batch).host()
+                )
+
+    def _computed(self, batch: Batch) -> Any:
+        """The logits of a batch without adapters."""
+        chosen = np.full(len(batch.ids), -1, "int32") if self.adapters.count else None
+        return self._pages(self._steps, batch._replace(chosen=chosen), self.adapters.stacks)
 
     def numbers(self) -> dict[str, float]:
         """What it has done and what it holds, by name."""

@@ -20,8 +20,9 @@ from ..ir.errors import AttributeValueError
 from ..models.generation import Request as Text
 from ..models.language import LanguageModel
 from ..models.sampling import Drawn, Sampling, Settled
+from .costs import few_sizes
 from .scheduler import Chunk, Request, Scheduler
-from .steps import PagedSteps, batch_of, few_sizes
+from .steps import PagedSteps, batch_of
 
 GRAM = 3  # tokens that came before, after which a text is guessed to go on as it did then
 Row = tuple[Text, Sequence[int]]  # a text, and the guesses that come before the token to be drawn

@@ -19,6 +19,7 @@ from typing import final
 from ..ir.errors import AttributeValueError, QueueFullError
 from ..ir.record import record, replace
 from ..trace.arguments import count_of
+from .costs import NO_LIMIT, Costs, whole_share
 from .pages import PagePool, Table
 
 
@@ -112,35 +113,6 @@ class Chunk:
     tokens: tuple[int, ...]
     is_last: bool  # whether the next token follows from them
     guesses: int = 0  # how many of them, at the end, are guesses of what follows
-
-
-@record
-class Costs:
-    """What steps cost, in the time of one of the first tokens of a prompt.
-
-    A step costs `step` by itself, since it reads all weights. A token looks at those before it, and
-    costs twice as much behind `far` of them. Beside texts that are written, prompts may make a step
-    `stretch` times as long as one that writes those texts, too, whose prompts are read. Numbers
-    below 0, and a `stretch` below 1, mean nothing.
-    """
-
-    step: float
-    far: float
-    stretch: float
-
-    def room(self, writing: Sequence[Request], reading: int) -> float:
-        """What so many prompts may cost beside those that are written."""
-        if not writing:
-            return math.inf
-        now = self.step + sum(map(self.token, map(_length, writing)))
-        return (self.stretch - 1) * now + self.stretch * reading
-
-    def token(self, before: int) -> float:
-        """The cost of a token that has so many before it."""
-        return 1 + before / self.far
-
-
-NO_LIMIT = Costs(0.0, math.inf, math.inf)
 
 
 @final
@@ -353,15 +325,23 @@ class Scheduler:
         shares = [(r, 1) for r in writing]
         if not reading:
             return shares
-        left, room = self.step_tokens - len(writing), self.costs.room(writing, len(reading))
+        before = sum(map(_length, writing))
+        room = self.costs.room(len(writing), before, len(reading))
+        left, is_free = self.step_tokens - len(writing), room == math.inf
         for request in sorted(reading, key=self._turn):
             each = self.costs.token(_length(request))
-            most = left if room == math.inf else int(room / each)
+            most = left if is_free else int(room / each)
             if len(shares) == len(writing):
                 most = max(most, 1)  # or a prompt might never end
             if count := min(left, request.lacking, most):
                 shares.append((request, count))
                 left, room = left - count, max(room - count * each, 0.0)
+        if not is_free:
+            request, count = shares[-1]
+            others = self.step_tokens - left - count
+            if count < request.lacking:
+                most = min(left + count, request.lacking)
+                shares[-1] = request, whole_share(others, count, most)
         return shares
 
     def _chunk(self, request: Request, count: int) -> Chunk:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,17 @@ from ..models.lora import Stack, product_sizes
 from ..models.steps import Batch, Steps
 from ..trace import pytree
 from ..transforms.jit.jit import jit
-from .scheduler import Chunk, Costs
+from .costs import Costs, few_sizes, few_tokens
+from .pages import PagePool
+from .scheduler import Chunk, Request
 
+# of steps by which costs are measured: texts, tokens of a prompt, those before them, repetitions
+TEXTS, TOKENS, BEFORE, TIMES = 8, 64, 512, 3
+TINY = 0.01  # the least time that attention is taken for, in that of a token
 LEAST_TABLE = 16  # pages: tables of short texts have one size
 # of the cpu, measured with SmolLM2 in int8
-ONCE = 4.0  # the time of a step without tokens, in that of a token
-SLOWER = 4.0  # the time of a product of attention, in that of a product with weights
+ONCE = 7.0  # the time of a step without tokens, in that of a token
+WRITTEN, READ = 6.6, 3.3  # the time of a product of attention, in that of a product with weights
 
 
 class PagedSteps:
@@ -47,18 +53,55 @@ class PagedSteps:
 def costs_of(model: Llama, stretch: float) -> Costs:
     """What steps of a `model` cost, and by how much prompts `stretch` them."""
     products = sum(n * m for n, m in product_sizes(model).values())
-    return Costs(ONCE, products / (2 * model.heads * model.head_size * SLOWER), stretch)
+    attention = 2 * model.heads * model.head_size
+    return Costs(ONCE, products / (attention * WRITTEN), products / (attention * READ), stretch)
 
 
-def few_sizes(count: int) -> int:
-    """A power of two, at least `count`: a call of new sizes takes milliseconds."""
-    return 1 << (count - 1).bit_length()
+def measured(
+    guess: Costs,
+    pool: PagePool,
+    texts: int,
+    tokens: int,
+    run: Callable[[Batch], None],
+    clock: Callable[[], float] = time.perf_counter,
+) -> Costs:
+    """What steps cost by the `clock`, as `run` computes them.
 
+    They have at most so many `texts` and `tokens`; a `guess` stands if there is no room to find
+    out. Pages of the `pool` are taken meanwhile.
+    """
 
-def few_tokens(count: int) -> int:
-    """At least `count`: one of few sizes, the next multiple of 4 or more."""
-    each = max(4, few_sizes(count) // 8)
-    return -(-count // each) * each
+    def seconds(batch: Batch) -> float:
+        start = clock()
+        run(batch)
+        return clock() - start
+
+    texts, tokens = min(texts, TEXTS), min(tokens, TOKENS)
+    before = min(BEFORE, pool.available // texts * pool.size - tokens)
+    if tokens <= texts or before < tokens:
+        return guess
+    requests = [Request([0], before + tokens) for _ in range(texts)]
+    for request in requests:
+        request.table = pool.begin([0], before + tokens)
+        assert request.table is not None, "there is room for all"
+        pool.write(request.table, [0] * (before + tokens))
+    one, many = requests[:1], [1] * texts
+    batches = [
+        batch_of([Chunk(x, first, (0,) * count, True) for x in some], rows)
+        for some, count, rows in ((requests, 1, many), (one, tokens, many[:1]))
+        for first in (0, before)
+    ]
+    rounds = [[seconds(batch) for batch in batches] for _ in range(TIMES)]
+    for request in requests:
+        if request.table is not None:
+            pool.close(request.table)
+    writes, far, reads, behind = map(min, zip(*rounds, strict=True))
+    token = (reads - writes) / (tokens - texts)
+    if token <= 0:  # another program had the processors
+        return guess
+    written = before * texts * token / max(far - writes, TINY * token)
+    read = before * tokens * token / max(behind - reads, TINY * token)
+    return Costs(max(writes / token - texts, 0.0), written, read, guess.stretch)
 
 
 def batch_of(chunks: Sequence[Chunk], rows: Sequence[int]) -> Batch:
@@ -90,7 +133,7 @@ def batch_of_nobody(tokens: int, rows: int) -> Batch:
     """A batch of tokens that are nowhere; so many `rows` ask for a next token."""
     line = np.zeros(tokens, "int32")
     tables = np.zeros((few_sizes(rows), LEAST_TABLE), "int32")
-    return Batch(line, line - 1, line, tables, line[:rows], line - 1)
+    return Batch(line, line - 1, line, tables, line[:rows])
 
 
 def _poisoned(pages: Any, where: Any) -> Any:

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from ...ir.bind import SizeChecks, bind_sizes, concrete_type, is_symbolic
-from ...ir.dims import concrete
+from ...ir.dims import Size, concrete
 from ...ir.record import record
 from ...ir.types import Type
 from ..backend import Executable, Plan, PlannedCall
@@ -31,7 +32,8 @@ from .runtime.polls import checked
 
 ALIGNMENT = 64
 Entry = Callable[..., Any]
-Place = tuple[int, int]  # in the table of the sequence, and bytes behind what that holds
+# in the table of the sequence, bytes behind what that holds, and what is added to these
+Place = tuple[int, int, Hashable]
 
 
 def sequence_executable(plan: Plan, make_entry: Callable[..., Entry]) -> Executable:
@@ -39,15 +41,15 @@ def sequence_executable(plan: Plan, make_entry: Callable[..., Entry]) -> Executa
 
     `make_entry(main, inputs, outputs, ...)` makes the Python callable of machine code.
     """
-    types = plan.types[: plan.inputs]
+    types, layout = plan.types[: plan.inputs], _Layout(plan)
 
     def entry(**how: bool) -> Entry:
         def make(sizes: Sizes) -> Entry:
-            sized, runner = _Sized(plan, sizes), _runner(plan.inputs + len(plan.outputs))
-            given = sized.types[: plan.inputs], [sized.types[i] for i in plan.outputs]
+            sized, runner = _Sized(layout, sizes), _runner(plan.inputs + len(plan.outputs))
             return make_entry(
                 runner.address("run"),
-                *given,
+                sized.inputs,
+                sized.outputs,
                 constants=[sized.words.ctypes.data, 0],
                 arena_bytes=sized.arena_bytes,
                 release_gil=any(call.native.code.is_long for call in plan.calls),
@@ -78,85 +80,132 @@ class Native:
     check_sizes: SizeChecks
     library: object  # lives as long
 
-    def sizes(self, shapes: Sequence[tuple[int, ...]]) -> Sizes:
+    def sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
         """The open sizes for shapes of arguments; raises if an op does not take them."""
         sizes = bind_sizes(self.types, shapes, [f"argument {i}" for i in range(len(shapes))])
         self.check_sizes(sizes)
         return sizes
 
 
-class _Sized:
-    """A plan for numbers of its sizes: the words of it, and what they point to."""
+class _Layout:
+    """Where the arrays of a plan lie, for any numbers of its sizes.
 
-    def __init__(self, plan: Plan, sizes: Sizes) -> None:
-        self._plan, self._first = plan, plan.chains
-        self.types = [concrete_type(t, sizes) for t in plan.types]
+    What depends on the numbers are some addends of the words: for a new combination of sizes there
+    is little to do.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self._first = plan, plan.chains
         self._null = plan.inputs + len(plan.outputs) + 1  # in the table; the words come before
-        self._numbers: dict[Hashable, np.ndarray] = {}  # of open sizes, by program and shapes
-        shared = max(map(self._memory, plan.calls))
-        self._places, own = self._placed()
-        self.arena_bytes = own + shared
-        self._shared = self._null + 1, own  # temporaries of the program that runs
-        self.words = np.array(list(self._written()), np.int64)
+        self.blocks: list[Size] = []  # bytes of each part of the arena
+        self.kinds: dict[Hashable, PlannedCall] = {}  # calls that differ in code or types
+        self._kinds = [self._kind(call) for call in plan.calls]
+        places = self._placed()
+        written = list(self._written(places))
+        self._words = np.array([word for word, _ in written], np.int64)
+        names = {addend: i for i, addend in enumerate(self._addends)}
+        self._which = np.array([names[addend] for _, addend in written])
 
-    def _key(self, call: PlannedCall) -> tuple[Native, tuple[tuple[int, ...], ...]]:
-        arrays = [self.types[x] if isinstance(x, int) else x for x in call.args]
-        return call.native, tuple([x.shape for x in (*arrays, *call.held)])  # type: ignore[misc]
+    @property
+    def _addends(self) -> list[Hashable]:
+        """What is added to words: nothing, starts of blocks, their end, addresses of sizes."""
+        return [None, *range(len(self.blocks) + 1), *self.kinds]
 
-    def _memory(self, call: PlannedCall) -> int:
-        """The bytes of temporaries of a program; finds its sizes if they are open."""
-        code, sizes = call.native.code, {}
-        if code.dims is not None:
-            key = self._key(call)
-            if key in self._numbers:  # those of an equal call
-                return ALIGNMENT
-            sizes = call.native.sizes(key[1])
-            self._numbers[key] = code.numbers(sizes)
-        return max(ALIGNMENT, concrete(code.memory, sizes))
+    def words(self, starts: Sequence[int], numbers: Sequence[int]) -> np.ndarray:
+        """The words of the plan.
 
-    def _placed(self) -> tuple[list[Place], int]:
-        """A place for each array, and the bytes of those in the arena of the sequence."""
-        plan, first, last = self._plan, self._first, {}
+        `starts` are those of the blocks, and where they end; `numbers` the addresses of the sizes
+        of each kind of call.
+        """
+        return self._words + np.array([0, *starts, *numbers], np.int64)[self._which]
+
+    def arrays(self, call: PlannedCall) -> list[Type | np.ndarray]:
+        """The arguments of a call: types, and constants."""
+        types = self.plan.types
+        return [*(types[x] if isinstance(x, int) else x for x in call.args), *call.held]
+
+    def _kind(self, call: PlannedCall) -> Hashable:
+        given = [x if isinstance(x, Type) else x.shape for x in self.arrays(call)]
+        kind = call.native, tuple(given)
+        self.kinds.setdefault(kind, call)
+        return kind
+
+    def _placed(self) -> list[Place]:
+        """A place for each array; those that lie in the arena are given blocks."""
+        plan, first, last = self.plan, self._first, {}
         outputs = {first[x]: place for place, x in enumerate(plan.outputs, plan.inputs)}
         for number, call in enumerate(plan.calls):
             given = [x for x in call.args if isinstance(x, int)]
             last |= {first[x]: number for x in (*given, *call.results)}
-        places: list[Place] = [(i, 0) for i in range(plan.inputs)]
-        blocks: dict[int, Place] = {}
-        free: dict[int, list[int]] = defaultdict(list)  # offsets of blocks by their size
-        end = 0
+        places: list[Place] = [(i, 0, None) for i in range(plan.inputs)]
+        held: dict[int, int] = {}  # blocks by what they hold
+        free: dict[Size, list[int]] = defaultdict(list)  # blocks by their size
         for number, call in enumerate(plan.calls):
             for result in call.results:
                 chain = first[result]
                 if chain in outputs:
-                    places.append((outputs[chain], 0))
+                    places.append((outputs[chain], 0, None))
                     continue
-                if chain not in blocks:
-                    size = -(-self.types[result].nbytes // ALIGNMENT) * ALIGNMENT
-                    blocks[chain] = free[size].pop() if free[size] else end, size
-                    end = max(end, sum(blocks[chain]))
-                places.append((self._null + 1, blocks[chain][0]))
-            for chain in [x for x in blocks if last[x] == number]:
-                offset, size = blocks.pop(chain)
-                free[size].append(offset)
-        return places, end
+                if chain not in held:
+                    size = plan.types[result].nbytes
+                    if not free[size]:
+                        free[size].append(len(self.blocks))
+                        self.blocks.append(size)
+                    held[chain] = free[size].pop()
+                places.append((self._null + 1, 0, held[chain]))
+            for chain in [x for x in held if last[x] == number]:
+                block = held.pop(chain)
+                free[self.blocks[block]].append(block)
+        return places
 
-    def _written(self) -> Iterator[int]:
-        """The words of the plan."""
-        tables = [[*self._pointers(call)] for call in self._plan.calls]
-        yield from (len(tables), max(map(len, tables)))
-        for call, table in zip(self._plan.calls, tables, strict=True):
-            yield from (call.native.main, len(table))
-            for place in table:
-                yield from place
+    def _written(self, places: Sequence[Place]) -> Iterator[tuple[int, Hashable]]:
+        """The words of the plan, and what is added to each."""
+        calls = zip(self.plan.calls, self._kinds, strict=True)
+        tables = [[*self._pointers(call, kind, places)] for call, kind in calls]
+        yield from ((len(tables), None), (max(map(len, tables)), None))
+        for call, table in zip(self.plan.calls, tables, strict=True):
+            yield from ((call.native.main, None), (len(table), None))
+            for slot, behind, addend in table:
+                yield from ((slot, None), (behind, addend))
 
-    def _pointers(self, call: PlannedCall) -> Iterator[Place]:
+    def _pointers(
+        self, call: PlannedCall, kind: Hashable, places: Sequence[Place]
+    ) -> Iterator[Place]:
         """What the table of a program holds: arrays, sizes if they are open, temporaries."""
         for x in (*call.args, *call.held, *call.results):
-            yield self._places[x] if isinstance(x, int) else (self._null, x.ctypes.data)
+            yield places[x] if isinstance(x, int) else (self._null, x.ctypes.data, None)
         if call.native.code.dims is not None:
-            yield self._null, self._numbers[self._key(call)].ctypes.data
-        yield self._shared
+            yield self._null, 0, kind
+        yield self._null + 1, 0, len(self.blocks)  # temporaries of the program that runs
+
+
+class _Sized:
+    """A plan for numbers of its sizes: the words of it, and what they point to."""
+
+    def __init__(self, layout: _Layout, sizes: Sizes) -> None:
+        self._layout = layout  # its constants
+        known: dict[Type, Type] = {}
+
+        def sized(given: Type) -> Type:
+            if given not in known:
+                known[given] = concrete_type(given, sizes)
+            return known[given]
+
+        plan = layout.plan
+        self.inputs = [*map(sized, plan.types[: plan.inputs])]
+        self.outputs = [sized(plan.types[i]) for i in plan.outputs]
+        bytes_of_blocks = [-(-concrete(n, sizes) // ALIGNMENT) * ALIGNMENT for n in layout.blocks]
+        starts = [0, *accumulate(bytes_of_blocks)]
+        self._numbers, shared = list[np.ndarray](), ALIGNMENT
+        for call in layout.kinds.values():
+            code, own = call.native.code, dict[str, int]()
+            if code.dims is not None:
+                arrays = (sized(x) if isinstance(x, Type) else x for x in layout.arrays(call))
+                own = call.native.sizes([x.shape for x in arrays])
+            self._numbers.append(code.numbers(own))
+            shared = max(shared, concrete(code.memory, own))
+        self.words = layout.words(starts, [x.ctypes.data for x in self._numbers])
+        self.arena_bytes = starts[-1] + shared
 
 
 @cache
