@@ -171,3 +171,10 @@ def test_the_number_of_packed_lines_may_be_open():
     for count in (5, 33):
         w = nn.quantize_blocks(some_lines(count, 64), "q4_1")
         assert_near(call(x, w), x, w, "exact")
+
+
+@pytest.mark.parametrize("format", ["q4_0", "q4_1", "q8_0", "iq4_nl", "q4_k", "q6_k"])
+@pytest.mark.parametrize("size", [1e9, 3e38])
+def test_numbers_that_need_greater_scales_than_float16_has_are_refused(format, size):
+    with pytest.raises(rlx.DtypeError, match="too great"):
+        nn.quantize_blocks(np.linspace(-size, size, 256, dtype="f4"), format)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gguf_writer import gguf, info, row
 from llama_reference import Reference
 from llama_writer import write_llama
 from real_models import minilm_path, smollm, smollm_path
@@ -144,6 +145,17 @@ def test_quantize_writes_a_file_that_others_read(rlx_prints, tmp_path, format):
     found = rlx.models.load(target)(ids).host()[0]
     np.testing.assert_allclose(found, after.logits([1, 2, 3, 4]), atol=1e-3)
     assert not list(tmp_path.glob("*.partial*"))
+
+
+def test_quantize_keeps_the_alignment_of_a_file(rlx_prints, tmp_path):
+    source, target = tmp_path / "x.gguf", tmp_path / "y.gguf"
+    rows, infos = [row("general.alignment", "u32", 1024)], []
+    for i in range(3):
+        infos.append(info(f"w{i}", (2, 32), 0, 1024 * i))
+    source.write_bytes(gguf(rows, infos, np.arange(768, dtype="f4").tobytes(), alignment=1024))
+    assert rlx_prints("quantize", str(source), str(target), "--format", "q8_0")[0] == 0
+    found = rlx.io.open(target)["w1"].dequantize()
+    np.testing.assert_allclose(found, np.arange(256, 320).reshape(2, 32), atol=1.5)
 
 
 @pytest.mark.parametrize(

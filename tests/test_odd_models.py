@@ -84,6 +84,33 @@ def test_the_model_is_one(tmp_path):
     assert rlx.models.load(write(tmp_path / "without a suffix")).config.layers == 1
 
 
+SCALED: dict[str, tuple[tuple[str, Any], ...]] = {
+    "the format's default is linear": (("rope.scaling.factor", 4.0),),
+    "its old name": (("rope.scale_linear", 4.0),),
+    "linear": (("rope.scaling.type", "linear"), ("rope.scaling.factor", 4.0)),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_rotary_positions_are_scaled_as_llama_cpp_does(tmp_path, name):
+    given = {f"llama.{x}": ("text" if isinstance(y, str) else "f32", y) for x, y in SCALED[name]}
+    given["llama.rope.scaling.attn_factor"] = "f32", 0.5
+    config = rlx.models.load(write(tmp_path / "x.gguf", given)).config
+    plain = rlx.models.load(write(tmp_path / "y.gguf")).config
+    assert config.frequencies == tuple(x / 4 for x in plain.frequencies)
+    assert config.magnitude == 0.5
+
+
+def test_vectors_may_be_in_blocks(tmp_path):
+    path = write(tmp_path / "x.gguf")
+    data = path.read_bytes()
+    start = data.index(b"output_norm.weight") + len(b"output_norm.weight") + 12
+    assert data[start : start + 4] == bytes(4)
+    path.write_bytes(data[:start] + bytes([8]) + data[start + 1 :])  # q8_0 takes fewer bytes
+    model = rlx.models.load(path)
+    assert model.weights["norm"].dtype == "float32" and model([[1, 2]]).shape == (1, 2, TOKENS)
+
+
 @pytest.mark.parametrize("says", ODD)
 def test_odd_files_are_named(tmp_path, says):
     settings, tensors = ODD[says]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -9,7 +11,7 @@ from many_models import check_templates
 from real_models import smollm
 
 import rlx
-from rlx.io import ChatTemplate
+from rlx.io import ChatTemplate, template as template_file
 from rlx.ir.errors import ArgumentError, AttributeValueError, FileFormatError, RlxError
 
 pytest.importorskip("jinja2")
@@ -139,3 +141,34 @@ def test_a_model_answers_messages():
     answer = smollm().chat(asked, max_tokens=8)
     assert "Paris" in answer.text
     assert isinstance(answer, rlx.models.Completion)
+
+
+def test_who_is_interrupted_leaves_no_answer_behind(monkeypatch):
+    template = ChatTemplate("{{ messages[0].content }}")
+    assert template.render([{"role": "user", "content": "mine"}]) == "mine"
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(template_file._worker._process.stdout, "readline", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            template.render([{"role": "user", "content": "secret"}])
+    assert template.render([{"role": "user", "content": "yours"}]) == "yours"
+
+
+INTERRUPTED = """
+import os, signal, rlx
+template = rlx.io.ChatTemplate("{{ messages[0].content }}")
+signal.signal(signal.SIGINT, lambda *_: None)
+for _ in range(2):
+    print(template.render([{"role": "user", "content": "Hi"}]), flush=True)
+    os.killpg(0, signal.SIGINT)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no groups of processes")
+def test_an_interrupt_at_a_terminal_does_not_end_the_process_that_renders():
+    command = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(command, capture_output=True, text=True, start_new_session=True)
+    assert (done.stdout, done.stderr) == ("Hi\nHi\n", "")

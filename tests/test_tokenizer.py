@@ -52,7 +52,7 @@ def pieces_metadata(**changes):
         "eos_token_id": 2,
         "add_space_prefix": True,
     }
-    return {WHERE + name: value for name, value in (found | changes).items()}
+    return {WHERE + name: value for name, value in (found | changes).items() if value is not None}
 
 
 BYTES, PIECES = Tokenizer.from_gguf(bytes_metadata()), Tokenizer.from_gguf(pieces_metadata())
@@ -82,8 +82,30 @@ def test_every_text_comes_back(tokenizer, text):
     ids = tokenizer.encode(text)
     assert not set(ids) & set(tokenizer.special.values())
     assert tokenizer.decode(ids) == text
-    if tokenizer is BYTES:
-        assert "".join(tokenizer.stream(ids)) == text
+    assert "".join(tokenizer.stream(ids)) == text
+
+
+@pytest.mark.parametrize("is_json", [False, True], ids=["gguf", "json"])
+def test_bytes_that_are_no_letters_spoil_no_text_before_them(tmp_path, is_json):
+    """The library makes `k` unknown with the bytes after it; its stream fails."""
+    (tmp_path / "x").write_text(PIECES.to_json())
+    tokenizer = Tokenizer.from_json(tmp_path / "x") if is_json else PIECES
+    ids = [3 + byte for byte in b" k\xcc\xe9\xc3\xa9n\xf0\x9f"] + PIECES.encode("he")
+    assert tokenizer.decode(ids) == "k\ufffd\ufffdén\ufffd he"
+    assert list(tokenizer.stream(ids))[:7] == ["", "k", "", "\ufffd", "\ufffd", "é", "n"]
+    assert "".join(tokenizer.stream([*ids, 1])) == tokenizer.decode(ids)
+    assert tokenizer.decode([1, *ids], special=True).startswith("<s> k")
+    rng = random.Random(0)
+    for _ in range(200):
+        ids = [rng.randrange(len(PIECES)) for _ in range(20)]
+        whole, parts = tokenizer.decode(ids), "".join(tokenizer.stream(ids))
+        assert whole.removeprefix(parts).strip("\ufffd") == ""
+
+
+def test_bytes_that_no_token_has_are_left_out_and_part_a_text():
+    tokens = [x for x in bytes_metadata()[WHERE + "tokens"] if x != "Ė"]  # the letter of byte 0x16
+    metadata = bytes_metadata(tokens=tokens, token_type=None)
+    assert names(Tokenizer.from_gguf(metadata), metadata, "he\x16llo") == ["he", "ll", "o"]
 
 
 def test_names_of_special_tokens_are_text_unless_asked():
@@ -92,6 +114,19 @@ def test_names_of_special_tokens_are_text_unless_asked():
     assert BYTES.encode(text, parse_special=True) == [1, BYTES.encode("he")[0]]
     assert BYTES.decode([1], special=True) == "<|end|>" and BYTES.decode([1]) == ""
     assert BYTES.special == {"<|start|>": 0, "<|end|>": 1}
+
+
+def test_the_unknown_token_is_special():
+    assert PIECES.encode("<unk>", parse_special=True) == [0] and 0 not in PIECES.encode("<unk>")
+    assert PIECES.decode([0]) == "" and PIECES.decode([0], special=True) == "<unk>"
+
+
+def test_files_that_say_nothing_of_begin_and_end():
+    """What llama.cpp takes for them then."""
+    newer = Tokenizer.from_gguf(bytes_metadata(pre="llama-bpe"))
+    assert newer.encode("he", add_special=True) == [0, *newer.encode("he")]
+    old = Tokenizer.from_gguf(pieces_metadata(bos_token_id=None, eos_token_id=None))
+    assert (old.unknown, old.bos, old.eos) == (0, 1, 2)
 
 
 def test_begin_and_end_are_added_where_the_model_wants_them():

@@ -51,7 +51,7 @@ READ_AT_ONCE = 1 << 20
 MANY = 1000  # texts, for which the bytes that were read are copied
 LEAST_ROW, LEAST_TENSOR = 13, 28  # bytes that an entry of the metadata and a tensor take
 PER_ROW, PER_TEXT, PER_LETTER = 512, 88, 4  # bytes in memory at most, as measured
-ALIGNMENT = "general.alignment"
+ALIGNMENT, USUAL_ALIGNMENT = "general.alignment", 32
 
 
 class _Cursor:
@@ -158,7 +158,7 @@ def read_gguf(data: Source) -> Contents:
             "the file is one of several parts of a model",
             "join them: llama-gguf-split --merge first-part.gguf whole.gguf",
         )
-    alignment = metadata.get(ALIGNMENT, 32)
+    alignment = metadata.get(ALIGNMENT, USUAL_ALIGNMENT)
     if (
         type(alignment) is not int
         or not 0 < alignment <= MOST_ALIGNMENT

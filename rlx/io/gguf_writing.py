@@ -18,10 +18,9 @@ from ..ir.files import check_regular, naming, reaching
 from ..ir.ops.blocks import FORMATS
 from ..nn.blocks import dequantize_blocks, quantize_blocks
 from .contents import Entry
-from .gguf_files import BLOCKS, DENSE, MAGIC, metadata_bytes, read_gguf
+from .gguf_files import ALIGNMENT, BLOCKS, DENSE, MAGIC, USUAL_ALIGNMENT, metadata_bytes, read_gguf
 from .sources import FileBytes
 
-ALIGNMENT = 32
 TABLES = ("token_embd.weight", "output.weight")  # the head and the embedding keep eight bits
 OF_TABLES = "q8_0"
 FLOATS = ("float32", "float16", "bfloat16")
@@ -50,11 +49,12 @@ def write_quantized(source: Path, target: Path, format: str) -> Iterator[Written
     """
     data = FileBytes(source)
     with naming(source):
-        entries = read_gguf(data).entries
+        found = read_gguf(data)
+    entries, step = found.entries, found.metadata.get(ALIGNMENT, USUAL_ALIGNMENT)
     chosen = {name: _chosen(name, entry, format) for name, entry in entries.items()}
     metadata, rows = metadata_bytes(data)
     sizes = [_nbytes(entries[name], chosen[name]) for name in entries]
-    offsets = np.cumsum([0, *(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]).tolist()
+    offsets = np.cumsum([0, *(-(-size // step) * step for size in sizes)]).tolist()
     head = MAGIC + struct.pack("<IQQ", 3, len(entries), rows) + _noted(metadata, format)
     head += b"".join(map(_info, entries, entries.values(), chosen.values(), offsets))
     partial = Path(f"{target}.partial-{os.getpid()}")
@@ -64,10 +64,10 @@ def write_quantized(source: Path, target: Path, format: str) -> Iterator[Written
                 raise IsADirectoryError(errno.EISDIR, "Is a directory")
             check_regular(target, "write")
         with reaching(target, "write"), open(partial, "wb") as file:
-            file.write(head + bytes(-len(head) % ALIGNMENT))
+            file.write(head + bytes(-len(head) % step))
             for name, entry in entries.items():
                 numbers, error = _numbers(entry, chosen[name])
-                file.write(numbers + bytes(-len(numbers) % ALIGNMENT))
+                file.write(numbers + bytes(-len(numbers) % step))
                 before = entry.blocks or entry.type.dtype.name
                 yield Written(name, before, chosen[name] or before, len(numbers), error)
             file.flush()

@@ -220,6 +220,7 @@ class _Worker:
             process: Any = self._process if is_mine else self._begun()
             timer = threading.Timer(WALL, process.kill)
             timer.start()
+            line = ""
             try:
                 process.stdin.write(request + "\n")
                 process.stdin.flush()
@@ -228,11 +229,11 @@ class _Worker:
                 line = ""
             finally:
                 timer.cancel()
-            if line.endswith("\n"):
-                return json.loads(line)
-            self._end()
-            self._process = None
-            return {}
+                # it ended; or who asked is interrupted, and the next one must not get this answer
+                if not line.endswith("\n"):
+                    self._end()
+                    self._process = None
+            return json.loads(line) if line.endswith("\n") else {}
 
     def _begun(self) -> Any:
         if importlib.util.find_spec("jinja2") is None:
@@ -241,9 +242,9 @@ class _Worker:
             )
         command = [sys.executable, "-I", str(Path(__file__).with_name("template_worker.py"))]
         pipe, none = subprocess.PIPE, subprocess.DEVNULL
-        self._process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=none, text=True, cwd=os.sep
-        )
+        how: dict[str, Any] = {"stdin": pipe, "stdout": pipe, "stderr": none, "text": True}
+        # a group of its own: Ctrl-C at a terminal is meant for this process
+        self._process = subprocess.Popen(command, cwd=os.sep, process_group=0, **how)
         self._end = weakref.finalize(self, _ended, self._process)
         self._owner = os.getpid()
         return self._process

@@ -7,6 +7,7 @@ merged. The names and patterns are those of llama.cpp (`llama-vocab.cpp`).
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -38,6 +39,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), (NEWER.replace("DIGITS", r"\p{N}"),)),
 }
 UNKNOWN_TOKEN, CONTROL, USER_DEFINED = 2, 3, 4  # kinds of tokens
+NO_TEXT = (UNKNOWN_TOKEN, CONTROL)
 SPACE = "▁"  # how SentencePiece writes one
 NAMES = ("bos", "eos", "eot", "unknown", "padding")
 WHERE = "tokenizer.ggml."
@@ -95,21 +97,26 @@ class Tokenizer:
         if kinds.shape != (len(tokens),):
             refuse(f"the file has {len(tokens)} tokens, but kinds of another number")
         inner = BUILDERS[kind](metadata, tokens, kinds)
+        is_special = np.isin(kinds, NO_TEXT)
         # those of users, such as runs of spaces, are found in every text, and are text
-        for of_kind, add in (CONTROL, inner.add_special_tokens), (USER_DEFINED, inner.add_tokens):
-            named = [tokens[i] for i in np.flatnonzero(kinds == of_kind)]
+        for chosen, add in (
+            (is_special, inner.add_special_tokens),
+            (kinds == USER_DEFINED, inner.add_tokens),
+        ):
+            named = [tokens[i] for i in np.flatnonzero(chosen)]
             add([_library().AddedToken(x, normalized=False) for x in named])
         ids: dict[str, int | None] = {}
         for name in NAMES:
-            ids[name] = metadata.get(f"{WHERE}{name}_token_id")
+            ids[name] = metadata.get(f"{WHERE}{name}_token_id", USUAL.get(kind, {}).get(name))
             is_number = type(ids[name]) is int and ids[name] in range(len(tokens))
             if ids[name] is not None and not is_number:
                 refuse(f"the {name} token is {shown(str(ids[name]))}, of {len(tokens)}")
-        for name in ("add_bos", "add_eos"):
-            ids[name] = metadata.get(f"{WHERE}{name}_token", name == "add_bos" and kind == "llama")
+        begins = kind == "llama" or metadata.get(WHERE + "pre") in LOOKED_UP
+        for name, usual in ("add_bos", begins), ("add_eos", False):
+            ids[name] = metadata.get(f"{WHERE}{name}_token", usual)
             if not isinstance(ids[name], bool):
                 refuse(f"{WHERE}{name}_token is {shown(str(ids[name]))}, neither true nor false")
-        special = {tokens[i]: int(i) for i in np.flatnonzero(kinds == CONTROL)}
+        special = {tokens[i]: int(i) for i in np.flatnonzero(is_special)}
         return cls(inner, special, ids)
 
     @classmethod
@@ -170,8 +177,12 @@ class Tokenizer:
 
         Raises a `BoundsError` for a number that no token has.
         """
-        numbers = self._checked(ids)
-        return self._inner.decode(numbers, skip_special_tokens=not flag("decode: special", special))
+        numbers, is_shown = self._checked(ids), flag("decode: special", special)
+        if not self._has_bytes:
+            return self._inner.decode(numbers, skip_special_tokens=not is_shown)
+        hidden = frozenset() if is_shown else self._hidden
+        shown = b"".join(self.bytes_of(i) for i in numbers if i not in hidden)
+        return _Letters("Strip" in self._decoder).add(shown, True)
 
     def bytes_of(self, token: int) -> bytes:
         """The bytes that a `token` adds to a text, which may be a part of a letter.
@@ -184,7 +195,7 @@ class Tokenizer:
             return b""
         if name in self.special or number in self._added:
             return name.encode()
-        if "ByteFallback" in self._decoder and (found := BYTE.fullmatch(name)):
+        if self._has_bytes and (found := BYTE.fullmatch(name)):
             return bytes([int(found[1], 16)])
         if "ByteLevel" in self._decoder and all(x in LETTERS for x in name):
             return bytes(LETTERS[x] for x in name)
@@ -192,11 +203,28 @@ class Tokenizer:
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
         """Yield the text of each of `ids` as it comes; half a letter waits for the rest."""
-        stream, count = _library().decoders.DecodeStream(skip_special_tokens=True), len(self)
+        count, hidden, letters = len(self), self._hidden, _Letters("Strip" in self._decoder)
+        stream = _library().decoders.DecodeStream(skip_special_tokens=True)
         for number in ids:
             if type(number) is not int or not 0 <= number < count:
                 number = self._checked([number])[0]
-            yield stream.step(self._inner, number) or ""
+            if self._has_bytes:
+                yield "" if number in hidden else letters.add(self.bytes_of(number))
+            else:
+                yield stream.step(self._inner, number) or ""
+
+    @lazy
+    def _hidden(self) -> frozenset[int]:
+        return frozenset(self.special.values())
+
+    @property
+    def _has_bytes(self) -> bool:
+        """Whether some tokens are single bytes.
+
+        If such bytes in a row are no letters, the library makes all of them unknown, even what was
+        text before the last one came; and its stream fails then.
+        """
+        return "ByteFallback" in self._decoder
 
     @lazy
     def _parser(self) -> Any:
@@ -222,6 +250,20 @@ class Tokenizer:
                     f"decode: there is no token {i}", fix=f"give numbers from 0 to {len(self) - 1}"
                 )
         return numbers
+
+
+class _Letters:
+    """Makes letters of bytes as they come; the first may be a space that is no text."""
+
+    def __init__(self, space: bool) -> None:
+        self._decoder, self._space = codecs.getincrementaldecoder("utf-8")("replace"), space
+
+    def add(self, more: bytes, is_last: bool = False) -> str:
+        """The letters that are whole by now."""
+        text = self._decoder.decode(more, is_last)
+        if self._space and text:
+            self._space, text = False, text.removeprefix(" ")
+        return text
 
 
 # -- kinds of tokenizers ---------------------------------------------------------------------------
@@ -250,12 +292,17 @@ def _bytes_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.
             refuse(f"the merge {shown(str(merge))} is of tokens that the file has not")
     model = library.models.BPE(vocabulary, merges, ignore_merges=name in LOOKED_UP)
     inner = library.Tokenizer(model)
-    inner.pre_tokenizer = pre.Sequence([*parts, pre.ByteLevel(False, use_regex=False)])
+    parts.append(pre.ByteLevel(False, use_regex=False))
+    absent = "".join(x for x in sorted(pre.ByteLevel.alphabet()) if not known(x))
+    if absent:  # bytes that no token has are left out, and what stands beside them is not merged
+        parts.append(pre.Split(library.Regex(f"[{re.escape(absent)}]"), "removed"))
+    inner.pre_tokenizer = pre.Sequence(parts)
     inner.decoder = library.decoders.ByteLevel()
     return inner
 
 
-LOOKED_UP = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral")  # whole words need no merges
+# whole words need no merges, and texts begin with a token of their own
+LOOKED_UP = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral")
 
 
 def _scores_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.ndarray) -> Any:
@@ -325,6 +372,7 @@ def _words_parted(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.
     return inner
 
 
+USUAL = {"llama": {"unknown": 0, "bos": 1, "eos": 2}}  # tokens by kind, if a file does not say
 BUILDERS = {"gpt2": _bytes_merged, "llama": _scores_merged, "bert": _words_parted}
 
 

@@ -39,6 +39,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "base": ("rope.freq_base", "rope_theta", "rope_parameters.rope_theta"),
     "scaling": ("rope.scaling.type", *_scaling("rope_type", "rope_type", "type")),
     "factor": ("rope.scaling.factor", *_scaling("factor")),
+    "old_factor": ("rope.scale_linear", ""),  # of GGUF files of 2023
     "trained": (
         "rope.scaling.original_context_length",
         *_scaling("original_max_position_embeddings"),
@@ -46,6 +47,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "fast": ("rope.scaling.yarn_beta_fast", *_scaling("beta_fast")),
     "slow": ("rope.scaling.yarn_beta_slow", *_scaling("beta_slow")),
     "magnitude": ("", *_scaling("attention_factor")),
+    "times": ("rope.scaling.attn_factor", ""),
     "mscale": ("", *_scaling("mscale")),
     "low_turns": ("", *_scaling("low_freq_factor")),
     "high_turns": ("", *_scaling("high_freq_factor")),
@@ -108,24 +110,26 @@ def read_llama(
     if heads % model.kv_heads:
         refuse(f"{heads} heads share {model.kv_heads} of keys, which is no divisor")
     weights = _weights(model, tensors, layout)  # sizes that do not fit are found first
-    return _turning(model, given, tensors), weights
+    return _turning(model, given, tensors, layout), weights
 
 
-def _turning(model: Llama, given: Settings, tensors: Tensors) -> Llama:
+def _turning(model: Llama, given: Settings, tensors: Tensors, layout: int) -> Llama:
     """The model with the frequencies of its rotary positions."""
     base, half = given.real("base", 10000.0), model.head_size // 2
     if base <= 1:
         refuse(f"the base of rotary positions is {base}, not above 1")
     plain, magnitude = base ** (-np.arange(half) / half), 1.0
     given.only("scaling", "none", "default", "linear", "llama3", "yarn")
-    kind = given.text("scaling", "none")
+    wanted = "old_factor" if given.has("old_factor") and not given.has("factor") else "factor"
+    is_linear = layout == 0 and given.has(wanted)  # of GGUF files that say no more
+    kind = given.text("scaling", "linear" if is_linear else "none")
     if FACTORS in tensors:
         factors = np.asarray(tensors.take(FACTORS, (half,)), np.float64)
         if not (np.isfinite(factors) & (factors > 0)).all():
             refuse(f"the tensor {FACTORS} has factors of rotary positions that are none")
         plain = plain / factors
     if kind in ("linear", "llama3", "yarn"):
-        factor = given.real("factor")
+        factor = given.real(wanted)
         if factor < 1:
             refuse(f"rotary positions are scaled by {factor}, which is less than 1")
     if kind == "linear":
@@ -145,6 +149,7 @@ def _turning(model: Llama, given: Settings, tensors: Tensors) -> Llama:
             )
         plain = yarn_scaling(plain, base, factor, fast, slow, given.count("trained", model.context))
         magnitude = given.real("magnitude", 0.1 * math.log(factor) + 1)
+    magnitude *= given.real("times", 1.0)
     return replace(model, frequencies=tuple(plain.tolist()), magnitude=magnitude)
 
 

@@ -55,8 +55,8 @@ class Tensors:
             refuse(f"the tensor {shown(name)} has the shape {found}, the settings say {shape}", FIX)
         self._left.discard(name)
         array = self._homes[name][name]
-        if isinstance(array, BlockArray):
-            return array
+        if isinstance(array, BlockArray):  # vectors are added or multiplied number by number
+            return array if len(shape) > 1 else array.dequantize()
         if not is_float(array.dtype):
             refuse(f"the tensor {shown(name)} holds {array.dtype}, no floats", FIX)
         # longer floats would make all that is computed with them longer

@@ -20,6 +20,8 @@ from ..trace.host import to_numpy
 from ..trace.promotion import FLOAT, convert
 from .module import Module, field
 
+MOST_HALF = 65520.0  # what is less is rounded to a finite float16
+
 
 def dequantize_blocks(x: Any, format: str) -> Any:
     """Dequantize blocks of few bits: `u8[..., bytes] → f32[..., numbers]`.
@@ -134,7 +136,8 @@ def quantize_blocks(x: Any, format: str) -> BlockArray:
     `format` is one of those of `dequantize_blocks`. q4_0, q4_1, q5_0, q5_1 and q8_0 have the bits
     that ggml's reference gives; those of 256 numbers find scales and minima by least squares. It
     runs on the host, in float32. Raises a `ShapeError` if the last axis does not part in blocks, a
-    `DtypeError` if x holds no floats, or numbers that are not finite.
+    `DtypeError` if x holds no floats, or numbers that are not finite or too great for their scales
+    of float16.
 
     >>> quantize_blocks(np.arange(64) / 2.0, "q4_1").dequantize()[[0, 16, 63]].tolist()
     [0.0, 8.265625, 31.498046875]
@@ -153,7 +156,8 @@ def quantize_blocks(x: Any, format: str) -> BlockArray:
     numbers = numbers.astype(np.float32)
     if not np.isfinite(numbers).all():
         raise DtypeError("quantize_blocks: x has numbers that are not finite", fix="remove them")
-    blocks = _packed(numbers.reshape(-1, layout.size), layout)
+    with np.errstate(over="ignore", invalid="ignore"):  # scales that overflow are refused
+        blocks = _packed(numbers.reshape(-1, layout.size), layout)
     shape = (*numbers.shape[:-1], numbers.shape[-1] // layout.size * layout.nbytes)
     return BlockArray(new_array(blocks.reshape(shape)), format)
 
@@ -260,6 +264,11 @@ def _error(x: np.ndarray, step: np.ndarray, least: np.ndarray, layout: BlockForm
 
 def _put_half(blocks: np.ndarray, place: int, numbers: np.ndarray) -> np.ndarray:
     """Write a float16 into each block; the float32 that it is."""
+    if not (np.abs(numbers) < MOST_HALF).all():
+        raise DtypeError(
+            "quantize_blocks: x has numbers that are too great for the float16 scales of blocks",
+            fix="divide it by a number, and multiply by that later",
+        )
     halves = numbers.astype("<f2")
     blocks[:, place : place + 2] = halves[:, None].view(np.uint8)
     return halves.astype(np.float32)
