@@ -298,8 +298,7 @@ class ProgramWriter:
 
     def _library_call(self, f: Function, step: LibraryCall, layout: Layout, is_short: bool) -> None:
         if not step.is_wanted:
-            self._call(f, op_call(step), step, layout)
-            return
+            return self._call(f, op_call(step), step, layout)
         call = whole_op(step, self.host)
         self.cost += call.cost
         parts = self._parts(f, call.extents, call.cost, is_product=True)
@@ -307,6 +306,9 @@ class ProgramWriter:
         is_short = is_short and not call.scratch_bytes
         with self._kernel(f, step, layout, parts, is_short) as (kernel, inner, is_shared):
             call.emit(self.module, kernel, inner, is_shared)
+        if is_shared and call.has_rest:
+            with self._kernel(f, step, layout, 1, False) as (kernel, inner, _):
+                call.emit_rest(kernel, inner)
         self.scratch = max(self.scratch, call.scratch_bytes * most)
 
     def _parts(

@@ -61,6 +61,11 @@ class SegmentedDot:
         """None: sums stay in registers."""
         return 0
 
+    @property
+    def has_rest(self) -> bool:
+        """Whether something is left to do after all parts."""
+        return False
+
     def emit(self, module: Module, f: Function, layout: Layout, is_shared: bool) -> None:
         """Emit the products of all rows, or of those of a part."""
         if 0 in (self.tokens, self.width):
@@ -69,6 +74,9 @@ class SegmentedDot:
         start, stride = ("%part", "%parts") if is_shared else ("0", "1")
         with f.loop(start, f.number(self.tokens), stride) as loop:
             _Writer(f, self, pointers).write(loop.index)
+
+    def emit_rest(self, f: Function, layout: Layout) -> None:
+        """Emit nothing: parts leave nothing."""
 
 
 class _Writer:

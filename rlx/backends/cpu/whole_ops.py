@@ -13,7 +13,7 @@ from .loops.kernels import Layout
 
 WHOLE = {  # op: the file with its code, and the class there
     "block_dot": (".packed.product", "BlockProduct"),
-    "paged_attention": (".paged_attention", "PagedAttention"),
+    "paged_attention": (".paged.attention", "PagedAttention"),
     "segmented_dot": (".segmented_dot", "SegmentedDot"),
 }
 
@@ -38,6 +38,14 @@ class Whole(Protocol):
 
     def emit(self, module: Module, f: Function, layout: Layout, is_shared: bool) -> None:
         """Write its code, or that of the share `%part` of `%parts`."""
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether something is left to do after all parts."""
+        ...
+
+    def emit_rest(self, f: Function, layout: Layout) -> None:
+        """Write what is done after all parts."""
 
 
 def whole_op(step: LibraryCall, host: Host) -> Whole:

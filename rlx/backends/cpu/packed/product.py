@@ -88,6 +88,11 @@ class BlockProduct:
         rate = RATE[self.method.kind] / self.method.digits
         return max(products / rate, nbytes / BYTES)
 
+    @property
+    def has_rest(self) -> bool:
+        """Whether something is left to do after all parts."""
+        return False
+
     def emit(self, module: Module, f: Function, layout: Layout, is_shared: bool) -> None:
         """Emit the product, or the share `%part` of it."""
         step, name = self.step, _product_function(module, self)
@@ -100,6 +105,9 @@ class BlockProduct:
         numbers = (*sizes, self.depth, self.prepared_bytes)
         given = ", ".join(f"i64 {n}" for n in (*numbers, part, parts))
         f.do(f"call void @{name}({pointers}, {given})")
+
+    def emit_rest(self, f: Function, layout: Layout) -> None:
+        """Emit nothing: parts leave nothing."""
 
 
 def _product_function(module: Module, product: BlockProduct) -> str:

@@ -1,0 +1,373 @@
+"""Writes what a token does with a block of positions, for some groups of heads.
+
+First the scores of the block, a vector of positions at a time, then their powers, with the greatest
+so far, then the sums of values, position after position. What is loaded of a page is used for all
+heads of a group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from ....ir.record import record
+from ..llvm.text import Function
+from ..loops.numbers import Numbers
+from ..loops.scalar import emit_instruction, horizontal
+from ..loops.scope import memory_vector
+from .sizes import BLOCK, Sizes
+
+LINE, NEAR = 64, 2  # bytes of a line of cache; prefetches go to the second one
+
+
+@record
+class Seen:
+    """The positions of a block that a token sees, and what it needs to know of later blocks."""
+
+    base: str  # where the block begins
+    low: str
+    high: str
+    end: str  # behind the last position that it ever sees
+    asks: str  # whether it prefetches later blocks
+
+
+@record
+class Of:
+    """What is computed: so many groups from a first one on, whose states follow each other."""
+
+    slot: str  # the number of the first state
+    first: str
+    groups: str
+
+
+class Block:
+    """A block of positions; states are vectors in memory, those of a token and a group together."""
+
+    def __init__(self, f: Function, sizes: Sizes, pointers: Sequence[str], states: str) -> None:
+        self.f, self.p, self.pointers, self.vector = f, sizes, pointers, sizes.vector
+        self.lanes = sizes.lanes
+        self.numbers = Numbers(f, sizes.wide, sizes.lanes)
+        self.states, count = states, sizes.slots * sizes.heads * BLOCK
+        self.memory = f.reserve(f"[{count} x {self.vector.element}]", 64)
+
+    def begin(self, sequence: str) -> None:
+        """Find the table of a sequence."""
+        f, p = self.f, self.p
+        self.last_page = f.emit(f"sub i64 {f.number(p.pages)}, 1")
+        last = f.emit(f"sub i64 {f.number(p.sequences)}, 1")
+        own = self.numbers.clamped(sequence, last)
+        place = f.emit(f"mul i64 {own}, {f.number(p.table)}")
+        self.table = f.offset(self.pointers[3], "i32", place)
+
+    def load_queries(self, state: str, row: str) -> None:
+        """Load the queries of a token and a group."""
+        f, p = self.f, self.p
+        start = f.emit(f"mul i64 {row}, {p.heads * p.width}")
+        for i in range(p.heads):
+            for c in range(p.chunks):
+                place = f.emit(f"add i64 {start}, {i * p.width + c * self.lanes}")
+                mask = self.numbers.mask(c, p.width)
+                q = self.numbers.load(self.pointers[0], place, p.query, mask)
+                self._put(state, i * p.chunks + c, q)
+
+    def scores(self, of: Of, seen: Seen) -> None:
+        """Compute the scores of a block."""
+        self.of, self.seen = of, seen
+        self._scores()
+
+    def sums(self, of: Of, seen: Seen) -> None:
+        """Add the values of a block whose scores are computed to the sums."""
+        self.of, self.seen = of, seen
+        with self._each_group() as state:
+            self._powers(state)
+        self._values()
+
+    @contextmanager
+    def _each_group(self) -> Iterator[str]:
+        """A loop over groups: their states, with `group` and the place of its scores."""
+        f, p = self.f, self.p
+        with f.loop("0", self.of.groups) as loop:
+            self.group = f.emit(f"add i64 {self.of.first}, {loop.index}")
+            slot = f.emit(f"add i64 {self.of.slot}, {loop.index}")
+            self.own_scores = f.emit(f"mul i64 {slot}, {p.heads * BLOCK}")
+            place = f.emit(f"mul i64 {slot}, {p.each}")
+            yield f.offset(self.states, self.vector.text, place)
+
+    @contextmanager
+    def _vectors(self) -> Iterator[str]:
+        """A loop over the vectors of positions of a block, by their first ones in it."""
+        f, lanes, seen = self.f, self.lanes, self.seen
+        start = f.emit(f"udiv i64 {f.emit(f'sub i64 {seen.low}, {seen.base}')}, {lanes}")
+        stop = f.emit(f"sub i64 {seen.high}, {seen.base}")
+        with f.loop(f.emit(f"mul i64 {start}, {lanes}"), stop, str(lanes)) as loop:
+            yield loop.index
+
+    # -- scores ------------------------------------------------------------------------------------
+
+    def _scores(self) -> None:
+        f, seen = self.f, self.seen
+        with self._vectors() as at:
+            first = f.emit(f"add i64 {seen.base}, {at}")
+            rows = self._rows(first, seen.high)
+            later = self._rows(f.emit(f"add i64 {first}, {BLOCK}"), seen.end)
+            is_seen = self._is_seen(first)
+            with self._each_group() as state:
+                self._scores_of(state, at, self._of_group(rows), self._of_group(later), is_seen)
+
+    def _is_seen(self, first: str) -> str:
+        """Which of a vector of positions are seen."""
+        f, places = self.f, self.vector.with_dtype("int64")
+        steps = ", ".join(f"i64 {i}" for i in range(self.lanes))
+        own = f.emit(f"add {places.text} {f.splat(first, places)}, <{steps}>")
+        low, high = (f.splat(x, places) for x in (self.seen.low, self.seen.high))
+        is_low = f.emit(f"icmp sge {places.text} {own}, {low}")
+        is_high = f.emit(f"icmp slt {places.text} {own}, {high}")
+        return f.emit(f"and {self.vector.with_dtype('bool').text} {is_low}, {is_high}")
+
+    def _scores_of(
+        self, state: str, at: str, rows: Sequence[str], later: Sequence[str], is_seen: str
+    ) -> None:
+        f, p, vector = self.f, self.p, self.vector
+        scale = self._scales(0, rows)
+        for start in range(0, p.heads, self.most):
+            heads = range(start, min(p.heads, start + self.most))
+            for i, x in zip(heads, self._products(state, rows, later, heads), strict=True):
+                attrs = p.step.attrs
+                x = f.emit(f"fmul {vector.text} {x}, {f.constant(vector, attrs['scale'])}")
+                if scale:
+                    x = f.emit(f"fmul {vector.text} {x}, {scale}")
+                if attrs["soft_cap"] is not None:
+                    x = self._capped(x, attrs["soft_cap"])
+                x = f.select(vector, is_seen, x, f.constant(vector, -math.inf))
+                self._put_scores(i, at, x)
+
+    def _ask_for(self, which: int, row: str, width: int) -> None:
+        """Prefetch the lines of a key (1) or a value (2) that a later block needs."""
+        f, itemsize = self.f, np.dtype(memory_vector(self.p.page, 1).dtype).itemsize
+        place = f.emit(f"mul i64 {row}, {width * itemsize}")
+        start = f.offset(self.pointers[which], "i8", place)
+        for first in range(0, width * itemsize, LINE):
+            f.prefetch(f.offset(start, "i8", str(first)), locality=NEAR)
+
+    @property
+    def most(self) -> int:
+        """How many heads are multiplied by a key at a time."""
+        return max(1, self.p.free // (2 * min(4, self.lanes)))
+
+    def _products(
+        self, state: str, rows: Sequence[str], later: Sequence[str], heads: range
+    ) -> list[str]:
+        """The products of queries with as many keys as a vector has lanes."""
+        f, p, vector, few = self.f, self.p, self.vector, min(4, self.lanes)
+        parts: list[list[str]] = [[] for _ in heads]
+        for start in range(0, self.lanes, few):
+            if not heads.start:
+                with f.when(self.seen.asks):
+                    for row in later[start : start + few]:
+                        self._ask_for(1, row, p.width)
+            totals = [[""] * few for _ in heads]
+            for c in range(p.chunks):
+                queries = [self._get(state, i * p.chunks + c) for i in heads]
+                for j in range(few):
+                    key = self._part(1, rows[start + j], c, p.width)
+                    for n, q in enumerate(queries):
+                        old = totals[n][j]
+                        if old:
+                            totals[n][j] = f.intrinsic("fma", vector, q, key, old)
+                        else:
+                            totals[n][j] = f.emit(f"fmul {vector.text} {q}, {key}")
+            for n, each in enumerate(totals):
+                parts[n] += self._folded(each, 1)
+        return [self._folded(each, few)[0] for each in parts]
+
+    def _folded(self, xs: list[str], bit: int) -> list[str]:
+        """Add lanes of vectors in pairs: lane i comes from the vector with these bits of i."""
+        f, vector = self.f, self.vector
+        while len(xs) > 1:
+            made = []
+            for x, y in zip(xs[::2], xs[1::2], strict=True):
+                is_other = [bool(i & bit) for i in range(self.lanes)]
+                same = [i + self.lanes * other for i, other in enumerate(is_other)]
+                crossed = [(i ^ bit) + self.lanes * other for i, other in enumerate(is_other)]
+                pair = [f.shuffle(vector, x, y, places) for places in (same, crossed)]
+                made.append(f.emit(f"fadd {vector.text} {pair[0]}, {pair[1]}"))
+            xs, bit = made, bit * 2
+        return xs
+
+    def _capped(self, x: str, cap: float) -> str:
+        f, p, vector = self.f, self.p, self.vector
+        x = f.emit(f"fdiv {vector.text} {x}, {f.constant(vector, cap)}")
+        x = emit_instruction(f, "tanh", p.wide, self.lanes, p.wide, [x])
+        return f.emit(f"fmul {vector.text} {x}, {f.constant(vector, cap)}")
+
+    # -- powers ------------------------------------------------------------------------------------
+
+    def _powers(self, state: str) -> None:
+        """The powers of a block's scores in their place; what came before fades."""
+        f, p, vector, seen = self.f, self.p, self.vector, self.seen
+        sums, tops, totals = (p.sums + n for n in (0, p.tops, p.totals))
+        for i in range(p.heads):
+            top = self._get(state, tops + i)
+            new = f.splat(horizontal(f, "max", vector, self._highest(i, top)), vector)
+            fade = self._power(f.emit(f"fsub {vector.text} {top}, {new}"))
+            self._put(state, tops + i, new)
+            faded = [sums + i * p.parts + c for c in range(p.parts)]
+            for place in (*faded, totals + i):
+                old = self._get(state, place)
+                self._put(state, place, f.emit(f"fmul {vector.text} {old}, {fade}"))
+        with self._vectors() as at:
+            scale = ""
+            if p.scale_dtype:
+                first = f.emit(f"add i64 {seen.base}, {at}")
+                scale = self._scales(1, self._of_group(self._rows(first, seen.high)))
+            for i in range(p.heads):
+                x = self._get_scores(i, at)
+                x = self._power(f.emit(f"fsub {vector.text} {x}, {self._get(state, tops + i)}"))
+                total = f.emit(f"fadd {vector.text} {self._get(state, totals + i)}, {x}")
+                self._put(state, totals + i, total)
+                if scale:
+                    x = f.emit(f"fmul {vector.text} {x}, {scale}")
+                self._put_scores(i, at, x)
+
+    def _highest(self, i: int, top: str) -> str:
+        """The greatest scores so far, lane by lane."""
+        f, lanes, vector, seen = self.f, self.lanes, self.vector, self.seen
+        start = f.emit(f"udiv i64 {f.emit(f'sub i64 {seen.low}, {seen.base}')}, {lanes}")
+        stop = f.emit(f"sub i64 {seen.high}, {seen.base}")
+        start = f.emit(f"mul i64 {start}, {lanes}")
+        with f.loop(start, stop, str(lanes), [(vector.text, top)]) as loop:
+            x, old = self._get_scores(i, loop.index), loop.values[0]
+            is_more = f.emit(f"fcmp ogt {vector.text} {x}, {old}")
+            loop.next = [f.select(vector, is_more, x, old)]
+        return loop.values[0]
+
+    def _power(self, x: str) -> str:
+        return emit_instruction(self.f, "exp", self.p.wide, self.lanes, self.p.wide, [x])
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def _values(self) -> None:
+        """Add the values of a block, weighted by the powers, position after position."""
+        f, p = self.f, self.p
+        parts = min(p.parts, p.free)
+        heads = max(1, p.free // parts)
+        with self._vectors() as at, self._each_group() as state:
+            first = f.emit(f"add i64 {self.seen.base}, {at}")
+            for i in range(0, p.heads, heads):
+                for c in range(0, p.parts, parts):
+                    some = range(i, min(p.heads, i + heads)), range(c, min(p.parts, c + parts))
+                    self._add_values(state, first, *some)
+
+    def _add_values(self, state: str, first: str, heads: range, parts: range) -> None:
+        """Add those of a vector of positions, a run of them in one page after another."""
+        f, p, vector, seen = self.f, self.p, self.vector, self.seen
+        sums = [(i, c) for i in heads for c in parts]
+        places = [p.sums + i * p.parts + c for i, c in sums]
+        carried = [(vector.text, self._get(state, place)) for place in places]
+        with f.loop("0", str(self.lanes), str(p.run), carried) as runs:
+            start = f.emit(f"add i64 {first}, {runs.index}")
+            row = self._of_group([self._row(self._within(start, seen.high))])[0]
+            later = f.emit(f"add i64 {start}, {BLOCK}")
+            later = self._of_group([self._row(self._within(later, seen.end))])[0]
+            bounds = (
+                f.emit(f"sub i64 {self.numbers.extreme('smax', start, seen.low)}, {start}"),
+                self.numbers.extreme("smin", f.emit(f"sub i64 {seen.high}, {start}"), str(p.run)),
+            )
+            inner = [(kind, x) for (kind, _), x in zip(carried, runs.values, strict=True)]
+            before = f.emit(f"sub i64 {start}, {seen.base}")
+            with f.loop(*bounds, carried=inner) as loop:
+                place = f.emit(f"mul i64 {loop.index}, {p.groups}")
+                if not heads.start and not parts.start:
+                    with f.when(seen.asks):
+                        self._ask_for(2, f.emit(f"add i64 {later}, {place}"), p.depth)
+                place = f.emit(f"add i64 {row}, {place}")
+                at = f.emit(f"add i64 {before}, {loop.index}")
+                weights = {i: self._weight(i, at) for i in heads}
+                values = {c: self._part(2, place, c, p.depth) for c in parts}
+                loop.next = [
+                    f.intrinsic("fma", vector, weights[i], values[c], old)
+                    for (i, c), old in zip(sums, loop.values, strict=True)
+                ]
+            runs.next = loop.values
+        for place, x in zip(places, runs.values, strict=True):
+            self._put(state, place, x)
+
+    # -- places ------------------------------------------------------------------------------------
+
+    def _row(self, position: str) -> str:
+        """The row of a position's first key in the pool: its page, its place there."""
+        f, p = self.f, self.p
+        number = f.emit(f"udiv i64 {position}, {p.size}")
+        place = f.emit(f"urem i64 {position}, {p.size}")
+        page = self.numbers.clamped(self.numbers.integer(self.table, number), self.last_page)
+        row = f.emit(f"add i64 {f.emit(f'mul i64 {page}, {p.size}')}, {place}")
+        return f.emit(f"mul i64 {row}, {p.groups}")
+
+    def _of_group(self, rows: Sequence[str]) -> list[str]:
+        return [self.f.emit(f"add i64 {row}, {self.group}") for row in rows]
+
+    def _within(self, position: str, high: str) -> str:
+        """The first position of a run, or of that of the last position before `high`."""
+        f = self.f
+        last = f.emit(f"sub i64 {high}, 1")
+        last = f.emit(f"sub i64 {last}, {f.emit(f'urem i64 {last}, {self.p.run}')}")
+        return self.numbers.extreme("smin", position, last)
+
+    def _rows(self, first: str, high: str) -> list[str]:
+        """The rows of a vector of positions; of those behind the last run, those of the run."""
+        f, p = self.f, self.p
+        rows = []
+        for start in range(0, self.lanes, p.run):
+            position = f.emit(f"add i64 {first}, {start}")
+            row = self._row(self._within(position, high))
+            rows += [f.emit(f"add i64 {row}, {i * p.groups}") for i in range(p.run)]
+        return rows
+
+    def _scales(self, which: int, rows: Sequence[str]) -> str:
+        """The scales of keys (0) or values (1) in these rows; empty without any."""
+        dtype, vector, made = self.p.scale_dtype, self.vector, "poison"
+        if not dtype:
+            return ""
+        for i, row in enumerate(rows):
+            x = self.numbers.load(self.pointers[6 + which], row, dtype, None, 1)
+            lane = f"{vector.element} {x}, i32 {i}"
+            made = self.f.emit(f"insertelement {vector.text} {made}, {lane}")
+        return made
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def _part(self, which: int, row: str, chunk: int, width: int) -> str:
+        """Some numbers of a key (1) or a value (2), wide."""
+        f = self.f
+        place = f.emit(f"add i64 {f.emit(f'mul i64 {row}, {width}')}, {chunk * self.lanes}")
+        mask = self.numbers.mask(chunk, width)
+        return self.numbers.load(self.pointers[which], place, self.p.page, mask)
+
+    def _weight(self, head: int, at: str) -> str:
+        f, element = self.f, self.vector.element
+        x = f.emit(f"load {element}, ptr {self._score_address(head, at)}")
+        return f.splat(x, self.vector)
+
+    def _put(self, state: str, place: int, x: str) -> None:
+        address = self.f.offset(state, self.vector.text, str(place))
+        self.f.do(f"store {self.vector.text} {x}, ptr {address}, align {self.p.vector_bytes}")
+
+    def _get(self, state: str, place: int) -> str:
+        address = self.f.offset(state, self.vector.text, str(place))
+        return self.f.emit(f"load {self.vector.text}, ptr {address}, align {self.p.vector_bytes}")
+
+    def _score_address(self, head: int, at: str) -> str:
+        place = self.f.emit(f"add i64 {at}, {head * BLOCK}")
+        place = self.f.emit(f"add i64 {place}, {self.own_scores}")
+        return self.f.offset(self.memory, self.vector.element, place)
+
+    def _put_scores(self, head: int, at: str, x: str) -> None:
+        address = self._score_address(head, at)
+        self.f.do(f"store {self.vector.text} {x}, ptr {address}, align {self.p.vector_bytes}")
+
+    def _get_scores(self, head: int, at: str) -> str:
+        address = self._score_address(head, at)
+        return self.f.emit(f"load {self.vector.text}, ptr {address}, align {self.p.vector_bytes}")

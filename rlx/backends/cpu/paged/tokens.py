@@ -1,0 +1,157 @@
+"""Writes the attention of neighboring tokens: blocks of positions, segments, results.
+
+A token's state is vectors on the stack, for each group of heads: its queries, the sums of the
+segment that is being computed, and those of all before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from ....ir.record import record
+from ..llvm.text import Function
+from .block import Block, Of, Seen
+from .results import Results
+from .shares import Span, Spans
+from .sizes import BLOCK, Sizes
+
+
+@record
+class Own:
+    """Neighboring tokens of one text, and the groups of heads that are computed."""
+
+    first: str
+    count: str
+    group: str  # the first one
+    groups: str
+    low: str  # the first position that one of them sees
+    high: str  # behind the last one
+
+
+class Tokens:
+    """Neighboring tokens of one text."""
+
+    def __init__(self, f: Function, sizes: Sizes, pointers: Sequence[str]) -> None:
+        *self.pointers, out = pointers
+        self.f, self.p = f, sizes
+        self.results = Results(f, sizes, out)
+        self.numbers = self.results.numbers
+        self.spans = Spans(f, sizes, self.numbers, self.pointers[5])
+        count = sizes.slots * sizes.each
+        self.states = f.reserve(f"[{count} x {sizes.vector.text}]", 64)
+        self.block = Block(f, sizes, self.pointers, self.states)
+        self.lows, self.highs = (f.reserve(f"[{sizes.tile} x i64]", 8) for _ in range(2))
+
+    def alike(self, token: str, span: Span, stop: str) -> str:
+        """How many tokens from this one on, before `stop`, are of its text, cut like it."""
+        f, sequences = self.f, self.pointers[4]
+        sequence = self.numbers.integer(sequences, token)
+        left = self.numbers.extreme("smin", f.emit(f"sub i64 {stop}, {token}"), str(self.p.tile))
+        with f.loop("1", left, carried=[("i64", "1"), ("i1", "true")]) as loop:
+            count, goes_on = loop.values
+            other = f.emit(f"add i64 {token}, {loop.index}")
+            same = f.emit(f"icmp eq i64 {self.numbers.integer(sequences, other)}, {sequence}")
+            as_long = f.emit(f"icmp eq i64 {self.spans.of(other).shift}, {span.shift}")
+            goes_on = f.emit(f"and i1 {goes_on}, {f.emit(f'and i1 {same}, {as_long}')}")
+            more = f.emit(f"zext i1 {goes_on} to i64")
+            loop.next = [f.emit(f"add i64 {count}, {more}"), goes_on]
+        return loop.values[0]
+
+    @contextmanager
+    def each_group(self, token: str, count: str) -> Iterator[Own]:
+        """Read `count` tokens; once for all groups if there is room, else group after group."""
+        f, p = self.f, self.p
+        self.block.begin(self.numbers.integer(self.pointers[4], token))
+        needed = f.emit(f"mul i64 {count}, {p.groups}")
+        fits = f.emit(f"icmp ule i64 {needed}, {p.slots}")
+        step = f.emit(f"select i1 {fits}, i64 {p.groups}, i64 1")
+        with f.loop("0", str(p.groups), step) as groups:
+            ends = [("i64", str(2**62)), ("i64", "0")]
+            with f.loop("0", count, carried=ends) as loop:
+                own = f.emit(f"add i64 {token}, {loop.index}")
+                span = self.spans.of(own)
+                for memory, x in ((self.lows, span.low), (self.highs, span.high)):
+                    f.do(f"store i64 {x}, ptr {f.offset(memory, 'i64', loop.index)}")
+                with f.loop("0", step) as inner:
+                    state = self._state(loop.index, inner.index, step)
+                    row = f.emit(f"add i64 {f.emit(f'mul i64 {own}, {p.groups}')}, {groups.index}")
+                    self.block.load_queries(state, f.emit(f"add i64 {row}, {inner.index}"))
+                    self.results.clear(self._sums(state, p.merged))
+                loop.next = [
+                    self.numbers.extreme("smin", loop.values[0], span.low),
+                    self.numbers.extreme("smax", loop.values[1], span.high),
+                ]
+            yield Own(token, count, groups.index, step, *loop.values)
+
+    def _state(self, token: str, group: str, groups: str) -> str:
+        f = self.f
+        slot = f.emit(f"add i64 {f.emit(f'mul i64 {token}, {groups}')}, {group}")
+        return f.offset(self.states, self.p.vector.text, f.emit(f"mul i64 {slot}, {self.p.each}"))
+
+    def _sums(self, state: str, place: int) -> str:
+        return self.f.offset(state, self.p.vector.text, str(place))
+
+    @contextmanager
+    def each_state(self, own: Own) -> Iterator[tuple[str, str, str]]:
+        """A loop over tokens and groups: numbers of both, and the state."""
+        f = self.f
+        with f.loop("0", own.count) as tokens, f.loop("0", own.groups) as groups:
+            yield tokens.index, groups.index, self._state(tokens.index, groups.index, own.groups)
+
+    def segment(self, own: Own, start: str, stop: str) -> None:
+        """Compute the sums of positions from `start` on, before `stop`, which begin blocks."""
+        f, p, numbers = self.f, self.p, self.numbers
+        with self.each_state(own) as (_, _, state):
+            self.results.clear(self._sums(state, p.sums))
+        start = numbers.extreme("smax", start, f.emit(f"and i64 {own.low}, {-BLOCK}"))
+        stop = numbers.extreme("smin", stop, own.high)
+        with f.loop(start, stop, str(BLOCK)) as blocks:
+            for write in (self.block.scores, self.block.sums):
+                with f.loop("0", own.count) as tokens:
+                    self._block(own, tokens.index, blocks.index, write)
+
+    def _block(self, own: Own, token: str, base: str, write: Callable[[Of, Seen], None]) -> None:
+        """Write a part of what a token does with a block, if it sees some of it."""
+        f, numbers, (low, high) = self.f, self.numbers, self._ends(token)
+        first = numbers.extreme("smax", low, base)
+        last = numbers.extreme("smin", high, f.emit(f"add i64 {base}, {BLOCK}"))
+        with f.when(f.emit(f"icmp slt i64 {first}, {last}")):
+            asks = f.emit(f"icmp eq i64 {token}, 0")
+            slot = f.emit(f"mul i64 {token}, {own.groups}")
+            write(Of(slot, own.group, own.groups), Seen(base, first, last, high, asks))
+
+    def _ends(self, token: str) -> tuple[str, str]:
+        f = self.f
+        low, high = (
+            f.emit(f"load i64, ptr {f.offset(x, 'i64', token)}") for x in (self.lows, self.highs)
+        )
+        return low, high
+
+    def merge(self, own: Own, start: str, stop: str) -> None:
+        """Add the sums of these positions to those before, of the tokens that see some of them."""
+        f, p, numbers = self.f, self.p, self.numbers
+        with self.each_state(own) as (token, _, state):
+            low, high = self._ends(token)
+            low, high = numbers.extreme("smax", low, start), numbers.extreme("smin", high, stop)
+            with f.when(f.emit(f"icmp slt i64 {low}, {high}")):
+                self.results.merge(self._sums(state, p.sums), self._sums(state, p.merged))
+
+    def leave(self, own: Own, target: str) -> None:
+        """Leave the sums of a segment of a token, of all groups."""
+        with self.each_state(own) as (_, group, state):
+            place = self.f.emit(f"mul i64 {group}, {self.p.result}")
+            self.results.copy(
+                self._sums(state, self.p.sums),
+                self.f.offset(target, self.p.vector.text, place),
+            )
+
+    def finish(self, own: Own) -> None:
+        """Write the results of tokens."""
+        f = self.f
+        with self.each_state(own) as (token, group, state):
+            numbers = (
+                f.emit(f"add i64 {own.first}, {token}"),
+                f.emit(f"add i64 {own.group}, {group}"),
+            )
+            self.results.finish(self._sums(state, self.p.merged), *numbers)
