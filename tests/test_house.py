@@ -64,6 +64,7 @@ CPU_MAY_IMPORT = {
     "runtime": ("llvm",),
     "loops": ("llvm", "formulas"),
     "packed": ("llvm", "runtime", "loops"),
+    "paged": ("llvm", "loops"),
     "products": ("llvm", "runtime", "loops", "packed"),
     "sorting": ("llvm", "runtime", "loops"),
 }

@@ -100,6 +100,13 @@ def STEP(q, k, v, pages, tables, sequence, positions, window=None, soft_cap=None
     return nn.paged_attention(q, pages, *where, **options), pages
 
 
+LONG = rlx.jit(
+    nn.paged_attention,
+    static_argnames=("window",),
+    dynamic={name: {0: "T"} for name in ("query", "sequence", "positions")},
+)
+
+
 def schedules(requests: Requests, random: np.random.Generator) -> list[list[np.ndarray]]:
     """Ways to serve them: each alone at once, token by token, in chunks that mix sequences."""
     every = np.arange(len(requests.sequence))
@@ -154,6 +161,49 @@ def test_random_requests(
     made = requests.served(one, requests.tables, window=window)
     np.testing.assert_array_equal(made, requests.served(two, requests.tables, window=window))
     np.testing.assert_allclose(made, requests.plain(window, None), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_long_texts_beside_short_ones(dtype: str) -> None:
+    """Of one far token threads share the positions; a part of a prompt reads keys together."""
+    random = np.random.default_rng(0)
+    lengths, counts, (heads, groups, width, size) = (
+        (9000, 1100, 257, 5),
+        (1, 70, 1, 5),
+        (6, 2, 20, 8),
+    )
+    tables = random.permutation(4 * 1125).reshape(4, 1125).astype("int32")
+    k, v = (random.normal(size=(4 * 1125, size, groups, width)).astype("float32") for _ in "kv")
+    scales = [None, None]
+    if dtype == "int8":
+        scales = [random.uniform(0.01, 0.02, k.shape[:3]).astype("float32") for _ in "kv"]
+        k, v = (np.clip(np.round(x * 50), -127, 127) for x in (k, v))
+    pages = nn.KVPages(k.astype(dtype), v.astype(dtype), *scales)
+    sequence = np.repeat(np.arange(4, dtype="int32"), counts)
+    ends = zip(lengths, counts, strict=True)
+    positions = np.concatenate([np.arange(n - count, n, dtype="int32") for n, count in ends])
+    q = random.normal(size=(len(positions), heads, width)).astype("float32")
+    order = random.permutation(len(positions))
+    for options in ({}, {"window": 700}):
+        whole = np.asarray(LONG(q, pages, tables, sequence, positions, **options))
+        some = LONG(q[order], pages, tables, sequence[order], positions[order], **options)
+        np.testing.assert_array_equal(whole[order], some)
+        for i in (0, 1, 69, 70, 71, 72):
+            one = slice(i, i + 1)
+            alone = LONG(q[one], pages, tables, sequence[one], positions[one], **options)
+            np.testing.assert_array_equal(whole[one], alone)
+            first = max(0, positions[i] - options.get("window", 9000))
+            seen = np.arange(first, positions[i] + 1)
+            places = tables[sequence[i], seen // size], seen % size
+            k, v = (
+                x[places].astype("float64") * (1 if s is None else s[places][..., None])
+                for x, s in ((pages.key, pages.key_scale), (pages.value, pages.value_scale))
+            )
+            scores = np.einsum("gnd,pgd->gnp", q[i].reshape(groups, -1, width), k) / np.sqrt(width)
+            powers = np.exp(scores - scores.max(-1, keepdims=True))
+            weights = powers / powers.sum(-1, keepdims=True)
+            wanted = np.einsum("gnp,pgd->gnd", weights, v).reshape(heads, width)
+            np.testing.assert_allclose(whole[i], wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_one_program_serves_all_sizes() -> None:

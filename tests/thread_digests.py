@@ -74,6 +74,17 @@ def in_pages(x: Any) -> Any:
     return apply("paged_attention", q, keys, values, *where, scale=0.25)
 
 
+def in_long_pages(x: Any) -> Any:
+    """A token far on, some of a shorter text, a short one: threads share the first one."""
+    pages = x.reshape(400, 16, 1, 16)
+    tables = np.random.default_rng(0).permutation(960).reshape(3, 320).astype("int32") % 400
+    sequence = np.repeat(np.arange(3, dtype="int32"), (1, 5, 2))
+    positions = np.array([5003, *range(690, 695), 7, 8], "int32")
+    q = x[:8].reshape(8, 1, 16) * np.ones((1, 3, 1), "float32")
+    where = rnp.asarray(tables), rnp.asarray(sequence), rnp.asarray(positions)
+    return apply("paged_attention", q, pages, -pages, *where, scale=0.25)
+
+
 def rows(x: Any) -> Any:
     centered = x - x.mean(1, keepdims=True)
     y = centered / rnp.sqrt((centered**2).mean(1, keepdims=True) + 1e-5)
@@ -91,6 +102,7 @@ MODELS = {
     "gradient": (rlx.grad(lambda x: (attention(x) ** 2).sum()), normal(3, 21, 32)),
     "attention in blocks": (rlx.value_and_grad(in_blocks), normal(6, 1, 2, 37, 8)),
     "attention in pages": (in_pages, normal(32, 96)),
+    "attention in long pages": (in_long_pages, normal(6400, 16)),
     "recurrence": (recurrence, normal(24, 64), normal(64, 64) / 8),
     "rows": (rows, normal(301, 203)),
     "long sums": (lambda x: (x.sum(), x.sum(0), x.T.mean(0)), normal(1100, 1003)),
