@@ -303,10 +303,9 @@ class ProgramWriter:
         self.cost += call.cost
         parts = self._parts(f, call.extents, call.cost, is_product=True)
         most = parts if isinstance(parts, int) else self.host.cores
-        is_short = is_short and not call.scratch_bytes
-        with self._kernel(f, step, layout, parts, is_short) as (kernel, inner, is_shared):
-            call.emit(self.module, kernel, inner, is_shared)
-        if is_shared and call.has_rest:
+        with self._kernel(f, step, layout, parts, is_short and not call.scratch_bytes) as given:
+            call.emit(self.module, *given)
+        if call.has_rest and given[2]:
             with self._kernel(f, step, layout, 1, False) as (kernel, inner, _):
                 call.emit_rest(kernel, inner)
         self.scratch = max(self.scratch, call.scratch_bytes * most)
@@ -375,9 +374,8 @@ class ProgramWriter:
         parts = self._parts(f, [], cost, is_product=True)
         assert isinstance(parts, int), "grouped products are of known sizes"
         with self._kernel(f, step, layout, parts, False) as (kernel, inner, _):
-            needed = emit_grouped_gemm(
-                self.module, kernel, step, inner, self.host, parts, self.tuning
-            )
+            given = self.module, kernel, step, inner, self.host, parts, self.tuning
+            needed = emit_grouped_gemm(*given)
         self.scratch = max(self.scratch, needed)
 
     def _chain(self, f: Function, step: Chain, layout: Layout) -> None:

@@ -14,7 +14,7 @@ from ....lower.lir.program import LibraryCall
 from ..llvm.host import Host
 from ..llvm.text import Function, Module
 from ..loops.kernels import Layout
-from .results import Results
+from .block import Results
 from .shares import Bound
 from .sizes import Sizes
 from .tokens import Own, Tokens
@@ -77,7 +77,7 @@ class PagedAttention:
         part.write()
 
     def emit_rest(self, f: Function, layout: Layout) -> None:
-        """Emit what is done after all parts: the results of tokens of which several had some."""
+        """Emit the results of tokens of which several parts had some."""
         if self.sizes.is_empty:
             return
         p, results = self.sizes, Results(f, self.sizes, layout.pointer(f, self.step.outputs[0]))

@@ -2,7 +2,7 @@
 
 First the scores of the block, a vector of positions at a time, then their powers, with the greatest
 so far, then the sums of values, position after position. What is loaded of a page is used for all
-heads of a group.
+heads of a group. `Results` puts sums of several blocks together.
 """
 
 from __future__ import annotations
@@ -11,27 +11,81 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import numpy as np
-
 from ....ir.record import record
-from ..llvm.text import Function
+from ..llvm.text import Function, Vector
 from ..loops.numbers import Numbers
 from ..loops.scalar import emit_instruction, horizontal
-from ..loops.scope import memory_vector
 from .sizes import BLOCK, Sizes
+from .sources import KEY, VALUE, Rows, Seen, Source
 
-LINE, NEAR = 64, 2  # bytes of a line of cache; prefetches go to the second one
 
+class Results:
+    """Sums of segments, and results."""
 
-@record
-class Seen:
-    """The positions of a block that a token sees, and what it needs to know of later blocks."""
+    def __init__(self, f: Function, sizes: Sizes, out: str) -> None:
+        self.f, self.p, self.out, self.vector = f, sizes, out, sizes.vector
+        self.numbers = Numbers(f, sizes.wide, sizes.lanes)
 
-    base: str  # where the block begins
-    low: str
-    high: str
-    end: str  # behind the last position that it ever sees
-    asks: str  # whether it prefetches later blocks
+    def clear(self, sums: str) -> None:
+        """Begin sums."""
+        f, p, zero = self.f, self.p, self.f.constant(self.vector, 0)
+        with f.loop("0", str(p.tops)) as loop:
+            self._put(sums, loop.index, zero)
+        for i in range(p.heads):
+            self._put(sums, p.tops + i, f.constant(self.vector, -math.inf))
+            self._put(sums, p.totals + i, zero)
+
+    def merge(self, more: str, sums: str) -> None:
+        """Add the sums of a segment to those of all before it."""
+        f, p, kind = self.f, self.p, self.vector.text
+        with f.loop("0", str(p.heads)) as heads:
+            i = heads.index
+            top, total = (f.emit(f"add i64 {i}, {n}") for n in (p.tops, p.totals))
+            tops = [self._get(x, top) for x in (sums, more)]
+            is_more = f.emit(f"fcmp ogt {kind} {tops[1]}, {tops[0]}")
+            new = f.select(self.vector, is_more, tops[1], tops[0])
+            self._put(sums, top, new)
+            fades = [self._power(f.emit(f"fsub {kind} {x}, {new}")) for x in tops]
+            self._mix(sums, more, total, fades)
+            start = f.emit(f"mul i64 {i}, {p.parts}")
+            for c in range(p.parts):
+                self._mix(sums, more, f.emit(f"add i64 {start}, {c}"), fades)
+
+    def _mix(self, sums: str, more: str, place: str, fades: Sequence[str]) -> None:
+        f, kind = self.f, self.vector.text
+        x = f.emit(f"fmul {kind} {self._get(sums, place)}, {fades[0]}")
+        self._put(sums, place, f.intrinsic("fma", self.vector, self._get(more, place), fades[1], x))
+
+    def finish(self, sums: str, token: str, group: str) -> None:
+        """Divide the sums of values by the sums of powers."""
+        f, p, vector, single = self.f, self.p, self.vector, Vector(self.p.wide)
+        row = f.emit(f"add i64 {f.emit(f'mul i64 {token}, {p.groups}')}, {group}")
+        start = f.emit(f"mul i64 {row}, {p.heads * p.depth}")
+        for i in range(p.heads):
+            total = horizontal(f, "add", vector, self._get(sums, p.totals + i))
+            is_none = f.emit(f"fcmp oeq {vector.element} {total}, {f.constant(single, 0)}")
+            total = f.select(single, is_none, f.constant(single, 1), total)
+            total = f.splat(total, vector)
+            for c in range(p.parts):
+                x = f.emit(f"fdiv {vector.text} {self._get(sums, i * p.parts + c)}, {total}")
+                place = f.emit(f"add i64 {start}, {i * p.depth + c * p.lanes}")
+                self.numbers.store(x, self.out, place, p.query, self.numbers.mask(c, p.depth))
+
+    def copy(self, sums: str, target: str) -> None:
+        """Copy the sums of a segment."""
+        with self.f.loop("0", str(self.p.result)) as loop:
+            self._put(target, loop.index, self._get(sums, loop.index))
+
+    def _power(self, x: str) -> str:
+        return emit_instruction(self.f, "exp", self.p.wide, self.p.lanes, self.p.wide, [x])
+
+    def _put(self, sums: str, place: int | str, x: str) -> None:
+        address = self.f.offset(sums, self.vector.text, str(place))
+        self.f.do(f"store {self.vector.text} {x}, ptr {address}, align {self.p.vector_bytes}")
+
+    def _get(self, sums: str, place: int | str) -> str:
+        address = self.f.offset(sums, self.vector.text, str(place))
+        return self.f.emit(f"load {self.vector.text}, ptr {address}, align {self.p.vector_bytes}")
 
 
 @record
@@ -46,21 +100,12 @@ class Of:
 class Block:
     """A block of positions; states are vectors in memory, those of a token and a group together."""
 
-    def __init__(self, f: Function, sizes: Sizes, pointers: Sequence[str], states: str) -> None:
-        self.f, self.p, self.pointers, self.vector = f, sizes, pointers, sizes.vector
+    def __init__(self, f: Function, sizes: Sizes, queries: str, states: str) -> None:
+        self.f, self.p, self.queries, self.vector = f, sizes, queries, sizes.vector
         self.lanes = sizes.lanes
         self.numbers = Numbers(f, sizes.wide, sizes.lanes)
         self.states, count = states, sizes.slots * sizes.heads * BLOCK
         self.memory = f.reserve(f"[{count} x {self.vector.element}]", 64)
-
-    def begin(self, sequence: str) -> None:
-        """Find the table of a sequence."""
-        f, p = self.f, self.p
-        self.last_page = f.emit(f"sub i64 {f.number(p.pages)}, 1")
-        last = f.emit(f"sub i64 {f.number(p.sequences)}, 1")
-        own = self.numbers.clamped(sequence, last)
-        place = f.emit(f"mul i64 {own}, {f.number(p.table)}")
-        self.table = f.offset(self.pointers[3], "i32", place)
 
     def load_queries(self, state: str, row: str) -> None:
         """Load the queries of a token and a group."""
@@ -70,17 +115,21 @@ class Block:
             for c in range(p.chunks):
                 place = f.emit(f"add i64 {start}, {i * p.width + c * self.lanes}")
                 mask = self.numbers.mask(c, p.width)
-                q = self.numbers.load(self.pointers[0], place, p.query, mask)
+                q = self.numbers.load(self.queries, place, p.query, mask)
                 self._put(state, i * p.chunks + c, q)
 
-    def scores(self, of: Of, seen: Seen) -> None:
+    def scores(self, source: Source, of: Of, seen: Seen) -> None:
         """Compute the scores of a block."""
-        self.of, self.seen = of, seen
-        self._scores()
+        self.source, self.of, self.seen = source, of, seen
+        with self._vectors() as at:
+            rows = source.rows(seen, at)
+            is_seen = self._is_seen(self.f.emit(f"add i64 {seen.base}, {at}"))
+            with self._each_group() as state:
+                self._scores_of(state, at, source.of_group(rows, self.group), is_seen)
 
-    def sums(self, of: Of, seen: Seen) -> None:
+    def sums(self, source: Source, of: Of, seen: Seen) -> None:
         """Add the values of a block whose scores are computed to the sums."""
-        self.of, self.seen = of, seen
+        self.source, self.of, self.seen = source, of, seen
         with self._each_group() as state:
             self._powers(state)
         self._values()
@@ -107,16 +156,6 @@ class Block:
 
     # -- scores ------------------------------------------------------------------------------------
 
-    def _scores(self) -> None:
-        f, seen = self.f, self.seen
-        with self._vectors() as at:
-            first = f.emit(f"add i64 {seen.base}, {at}")
-            rows = self._rows(first, seen.high)
-            later = self._rows(f.emit(f"add i64 {first}, {BLOCK}"), seen.end)
-            is_seen = self._is_seen(first)
-            with self._each_group() as state:
-                self._scores_of(state, at, self._of_group(rows), self._of_group(later), is_seen)
-
     def _is_seen(self, first: str) -> str:
         """Which of a vector of positions are seen."""
         f, places = self.f, self.vector.with_dtype("int64")
@@ -127,14 +166,12 @@ class Block:
         is_high = f.emit(f"icmp slt {places.text} {own}, {high}")
         return f.emit(f"and {self.vector.with_dtype('bool').text} {is_low}, {is_high}")
 
-    def _scores_of(
-        self, state: str, at: str, rows: Sequence[str], later: Sequence[str], is_seen: str
-    ) -> None:
+    def _scores_of(self, state: str, at: str, rows: Rows, is_seen: str) -> None:
         f, p, vector = self.f, self.p, self.vector
-        scale = self._scales(0, rows)
+        scale = self.source.scales(KEY, rows)
         for start in range(0, p.heads, self.most):
             heads = range(start, min(p.heads, start + self.most))
-            for i, x in zip(heads, self._products(state, rows, later, heads), strict=True):
+            for i, x in zip(heads, self._products(state, rows, heads), strict=True):
                 attrs = p.step.attrs
                 x = f.emit(f"fmul {vector.text} {x}, {f.constant(vector, attrs['scale'])}")
                 if scale:
@@ -144,35 +181,23 @@ class Block:
                 x = f.select(vector, is_seen, x, f.constant(vector, -math.inf))
                 self._put_scores(i, at, x)
 
-    def _ask_for(self, which: int, row: str, width: int) -> None:
-        """Prefetch the lines of a key (1) or a value (2) that a later block needs."""
-        f, itemsize = self.f, np.dtype(memory_vector(self.p.page, 1).dtype).itemsize
-        place = f.emit(f"mul i64 {row}, {width * itemsize}")
-        start = f.offset(self.pointers[which], "i8", place)
-        for first in range(0, width * itemsize, LINE):
-            f.prefetch(f.offset(start, "i8", str(first)), locality=NEAR)
-
     @property
     def most(self) -> int:
         """How many heads are multiplied by a key at a time."""
         return max(1, self.p.free // (2 * min(4, self.lanes)))
 
-    def _products(
-        self, state: str, rows: Sequence[str], later: Sequence[str], heads: range
-    ) -> list[str]:
+    def _products(self, state: str, rows: Rows, heads: range) -> list[str]:
         """The products of queries with as many keys as a vector has lanes."""
         f, p, vector, few = self.f, self.p, self.vector, min(4, self.lanes)
         parts: list[list[str]] = [[] for _ in heads]
         for start in range(0, self.lanes, few):
             if not heads.start:
-                with f.when(self.seen.asks):
-                    for row in later[start : start + few]:
-                        self._ask_for(1, row, p.width)
+                self.source.ask(KEY, rows.later[start : start + few])
             totals = [[""] * few for _ in heads]
             for c in range(p.chunks):
                 queries = [self._get(state, i * p.chunks + c) for i in heads]
                 for j in range(few):
-                    key = self._part(1, rows[start + j], c, p.width)
+                    key = self.source.key(rows.own[start + j], c)
                     for n, q in enumerate(queries):
                         old = totals[n][j]
                         if old:
@@ -221,8 +246,8 @@ class Block:
         with self._vectors() as at:
             scale = ""
             if p.scale_dtype:
-                first = f.emit(f"add i64 {seen.base}, {at}")
-                scale = self._scales(1, self._of_group(self._rows(first, seen.high)))
+                rows = self.source.of_group(self.source.rows(seen, at), self.group)
+                scale = self.source.scales(VALUE, rows)
             for i in range(p.heads):
                 x = self._get_scores(i, at)
                 x = self._power(f.emit(f"fsub {vector.text} {x}, {self._get(state, tops + i)}"))
@@ -263,30 +288,27 @@ class Block:
 
     def _add_values(self, state: str, first: str, heads: range, parts: range) -> None:
         """Add those of a vector of positions, a run of them in one page after another."""
-        f, p, vector, seen = self.f, self.p, self.vector, self.seen
+        f, p, vector, seen, source = self.f, self.p, self.vector, self.seen, self.source
         sums = [(i, c) for i in heads for c in parts]
         places = [p.sums + i * p.parts + c for i, c in sums]
         carried = [(vector.text, self._get(state, place)) for place in places]
-        with f.loop("0", str(self.lanes), str(p.run), carried) as runs:
+        with f.loop("0", str(self.lanes), str(source.run), carried) as runs:
             start = f.emit(f"add i64 {first}, {runs.index}")
-            row = self._of_group([self._row(self._within(start, seen.high))])[0]
-            later = f.emit(f"add i64 {start}, {BLOCK}")
-            later = self._of_group([self._row(self._within(later, seen.end))])[0]
+            rows = source.row(seen, start, self.group)
             bounds = (
                 f.emit(f"sub i64 {self.numbers.extreme('smax', start, seen.low)}, {start}"),
-                self.numbers.extreme("smin", f.emit(f"sub i64 {seen.high}, {start}"), str(p.run)),
+                self.numbers.extreme(
+                    "smin", f.emit(f"sub i64 {seen.high}, {start}"), str(source.run)
+                ),
             )
             inner = [(kind, x) for (kind, _), x in zip(carried, runs.values, strict=True)]
             before = f.emit(f"sub i64 {start}, {seen.base}")
             with f.loop(*bounds, carried=inner) as loop:
-                place = f.emit(f"mul i64 {loop.index}, {p.groups}")
                 if not heads.start and not parts.start:
-                    with f.when(seen.asks):
-                        self._ask_for(2, f.emit(f"add i64 {later}, {place}"), p.depth)
-                place = f.emit(f"add i64 {row}, {place}")
+                    source.ask(VALUE, rows.later, loop.index)
                 at = f.emit(f"add i64 {before}, {loop.index}")
                 weights = {i: self._weight(i, at) for i in heads}
-                values = {c: self._part(2, place, c, p.depth) for c in parts}
+                values = {c: source.value(rows.own[0], loop.index, c) for c in parts}
                 loop.next = [
                     f.intrinsic("fma", vector, weights[i], values[c], old)
                     for (i, c), old in zip(sums, loop.values, strict=True)
@@ -295,56 +317,7 @@ class Block:
         for place, x in zip(places, runs.values, strict=True):
             self._put(state, place, x)
 
-    # -- places ------------------------------------------------------------------------------------
-
-    def _row(self, position: str) -> str:
-        """The row of a position's first key in the pool: its page, its place there."""
-        f, p = self.f, self.p
-        number = f.emit(f"udiv i64 {position}, {p.size}")
-        place = f.emit(f"urem i64 {position}, {p.size}")
-        page = self.numbers.clamped(self.numbers.integer(self.table, number), self.last_page)
-        row = f.emit(f"add i64 {f.emit(f'mul i64 {page}, {p.size}')}, {place}")
-        return f.emit(f"mul i64 {row}, {p.groups}")
-
-    def _of_group(self, rows: Sequence[str]) -> list[str]:
-        return [self.f.emit(f"add i64 {row}, {self.group}") for row in rows]
-
-    def _within(self, position: str, high: str) -> str:
-        """The first position of a run, or of that of the last position before `high`."""
-        f = self.f
-        last = f.emit(f"sub i64 {high}, 1")
-        last = f.emit(f"sub i64 {last}, {f.emit(f'urem i64 {last}, {self.p.run}')}")
-        return self.numbers.extreme("smin", position, last)
-
-    def _rows(self, first: str, high: str) -> list[str]:
-        """The rows of a vector of positions; of those behind the last run, those of the run."""
-        f, p = self.f, self.p
-        rows = []
-        for start in range(0, self.lanes, p.run):
-            position = f.emit(f"add i64 {first}, {start}")
-            row = self._row(self._within(position, high))
-            rows += [f.emit(f"add i64 {row}, {i * p.groups}") for i in range(p.run)]
-        return rows
-
-    def _scales(self, which: int, rows: Sequence[str]) -> str:
-        """The scales of keys (0) or values (1) in these rows; empty without any."""
-        dtype, vector, made = self.p.scale_dtype, self.vector, "poison"
-        if not dtype:
-            return ""
-        for i, row in enumerate(rows):
-            x = self.numbers.load(self.pointers[6 + which], row, dtype, None, 1)
-            lane = f"{vector.element} {x}, i32 {i}"
-            made = self.f.emit(f"insertelement {vector.text} {made}, {lane}")
-        return made
-
     # -- memory ------------------------------------------------------------------------------------
-
-    def _part(self, which: int, row: str, chunk: int, width: int) -> str:
-        """Some numbers of a key (1) or a value (2), wide."""
-        f = self.f
-        place = f.emit(f"add i64 {f.emit(f'mul i64 {row}, {width}')}, {chunk * self.lanes}")
-        mask = self.numbers.mask(chunk, width)
-        return self.numbers.load(self.pointers[which], place, self.p.page, mask)
 
     def _weight(self, head: int, at: str) -> str:
         f, element = self.f, self.vector.element

@@ -16,7 +16,8 @@ from ..llvm.text import Vector
 BLOCK = 64  # positions whose scores are in memory at a time
 SEGMENT = 256  # positions, the fewest that a thread leaves to another
 SEGMENTS = 16  # of a text at most
-TILE, TILE_BYTES = 32, 128 << 10  # tokens of a text that read keys together
+TILE, TILE_BYTES = 32, 128 << 10  # tokens of a text that are computed together
+MANY = 4  # of them copy keys and values before they read them
 
 
 @record(eq=False)
@@ -139,13 +140,13 @@ class Sizes:
 
     @property
     def tile(self) -> int:
-        """How many tokens of a text, of one group, read keys together."""
+        """How many tokens of a text, of one group, are computed together."""
         return max(1, min(TILE, TILE_BYTES // (self.each * self.vector_bytes)))
 
     @property
     def slots(self) -> int:
         """How many states there are at a time."""
-        return max(self.tile, self.groups)
+        return max(self.tile, (MANY - 1) * self.groups)
 
     # -- what a part leaves to others --------------------------------------------------------------
 

@@ -6,15 +6,15 @@ segment that is being computed, and those of all before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ....ir.record import record
 from ..llvm.text import Function
-from .block import Block, Of, Seen
-from .results import Results
+from .block import Block, Of, Results
 from .shares import Span, Spans
-from .sizes import BLOCK, Sizes
+from .sizes import BLOCK, MANY, Sizes
+from .sources import Copied, Pages, Seen, Source
 
 
 @record
@@ -23,6 +23,7 @@ class Own:
 
     first: str
     count: str
+    is_few: str  # whether they read pages for themselves
     group: str  # the first one
     groups: str
     low: str  # the first position that one of them sees
@@ -40,7 +41,8 @@ class Tokens:
         self.spans = Spans(f, sizes, self.numbers, self.pointers[5])
         count = sizes.slots * sizes.each
         self.states = f.reserve(f"[{count} x {sizes.vector.text}]", 64)
-        self.block = Block(f, sizes, self.pointers, self.states)
+        self.block = Block(f, sizes, self.pointers[0], self.states)
+        self.pages, self.copied = Pages(f, sizes, self.pointers), Copied(f, sizes)
         self.lows, self.highs = (f.reserve(f"[{sizes.tile} x i64]", 8) for _ in range(2))
 
     def alike(self, token: str, span: Span, stop: str) -> str:
@@ -62,10 +64,9 @@ class Tokens:
     def each_group(self, token: str, count: str) -> Iterator[Own]:
         """Read `count` tokens; once for all groups if there is room, else group after group."""
         f, p = self.f, self.p
-        self.block.begin(self.numbers.integer(self.pointers[4], token))
-        needed = f.emit(f"mul i64 {count}, {p.groups}")
-        fits = f.emit(f"icmp ule i64 {needed}, {p.slots}")
-        step = f.emit(f"select i1 {fits}, i64 {p.groups}, i64 1")
+        self.pages.begin(self.numbers.integer(self.pointers[4], token))
+        is_few = f.emit(f"icmp slt i64 {count}, {MANY}")
+        step = f.emit(f"select i1 {is_few}, i64 {p.groups}, i64 1")
         with f.loop("0", str(p.groups), step) as groups:
             ends = [("i64", str(2**62)), ("i64", "0")]
             with f.loop("0", count, carried=ends) as loop:
@@ -82,7 +83,7 @@ class Tokens:
                     self.numbers.extreme("smin", loop.values[0], span.low),
                     self.numbers.extreme("smax", loop.values[1], span.high),
                 ]
-            yield Own(token, count, groups.index, step, *loop.values)
+            yield Own(token, count, is_few, groups.index, step, *loop.values)
 
     def _state(self, token: str, group: str, groups: str) -> str:
         f = self.f
@@ -107,19 +108,32 @@ class Tokens:
         start = numbers.extreme("smax", start, f.emit(f"and i64 {own.low}, {-BLOCK}"))
         stop = numbers.extreme("smin", stop, own.high)
         with f.loop(start, stop, str(BLOCK)) as blocks:
-            for write in (self.block.scores, self.block.sums):
-                with f.loop("0", own.count) as tokens:
-                    self._block(own, tokens.index, blocks.index, write)
+            base = blocks.index
+            with f.when(own.is_few):
+                self._block(own, base, self.pages)
+            with f.when(f.emit(f"xor i1 {own.is_few}, true")):
+                seen = self._seen(base, own.low, own.high)
+                self.copied.copy(self.pages, seen, own.group)
+                self._block(own, base, self.copied)
 
-    def _block(self, own: Own, token: str, base: str, write: Callable[[Of, Seen], None]) -> None:
-        """Write a part of what a token does with a block, if it sees some of it."""
-        f, numbers, (low, high) = self.f, self.numbers, self._ends(token)
-        first = numbers.extreme("smax", low, base)
-        last = numbers.extreme("smin", high, f.emit(f"add i64 {base}, {BLOCK}"))
-        with f.when(f.emit(f"icmp slt i64 {first}, {last}")):
-            asks = f.emit(f"icmp eq i64 {token}, 0")
-            slot = f.emit(f"mul i64 {token}, {own.groups}")
-            write(Of(slot, own.group, own.groups), Seen(base, first, last, high, asks))
+    def _block(self, own: Own, base: str, source: Source) -> None:
+        """What all tokens that see some of a block do with it."""
+        f = self.f
+        for write in (self.block.scores, self.block.sums):
+            with f.loop("0", own.count) as tokens:
+                if source is self.copied and write == self.block.scores:
+                    part = own.group, tokens.index, own.count
+                    self.pages.ask_for_part(base, own.high, *part)
+                seen = self._seen(base, *self._ends(tokens.index))
+                with f.when(f.emit(f"icmp slt i64 {seen.low}, {seen.high}")):
+                    slot = f.emit(f"mul i64 {tokens.index}, {own.groups}")
+                    write(source, Of(slot, own.group, own.groups), seen)
+
+    def _seen(self, base: str, low: str, high: str) -> Seen:
+        """What is seen of a block."""
+        numbers, end = self.numbers, self.f.emit(f"add i64 {base}, {BLOCK}")
+        first, last = numbers.extreme("smax", low, base), numbers.extreme("smin", high, end)
+        return Seen(base, first, last, high)
 
     def _ends(self, token: str) -> tuple[str, str]:
         f = self.f

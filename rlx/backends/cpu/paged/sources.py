@@ -1,0 +1,266 @@
+"""Where blocks of keys and values are read: from pages, or from a copy of a block.
+
+A few tokens read them from their pages, and ask for those of the next block meanwhile. Many tokens
+of one text copy a block of one group first, as numbers of the dtype of registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from ....ir.record import record
+from ..llvm.text import Function
+from ..loops.numbers import Numbers
+from ..loops.scope import memory_vector
+from .sizes import BLOCK, Sizes
+
+LINE, NEAR = 64, 2  # bytes of a line of cache; prefetches go to the second one
+KEY, VALUE = 1, 2  # pointers of a call; those of their scales come 5 later
+SCALES = 5
+
+
+@record
+class Seen:
+    """The positions of a block that a token sees."""
+
+    base: str  # where the block begins
+    low: str
+    high: str
+    end: str  # behind the last position that the token sees at all
+
+
+@record
+class Rows:
+    """The rows of a vector of positions, and those of the block after it."""
+
+    own: Sequence[str]
+    later: Sequence[str] = ()
+
+
+class Source(Protocol):
+    """Keys and values of a block."""
+
+    run: int  # how many of a vector of positions lie at one distance from each other
+
+    def rows(self, seen: Seen, at: str) -> Rows:
+        """The rows of the vector of positions that begins at `at` in the block."""
+        ...
+
+    def of_group(self, rows: Rows, group: str) -> Rows:
+        """Those of a group."""
+        ...
+
+    def row(self, seen: Seen, start: str, group: str) -> Rows:
+        """The row of the first position of a run."""
+        ...
+
+    def key(self, row: str, chunk: int) -> str:
+        """Some numbers of a key, wide."""
+        ...
+
+    def value(self, row: str, index: str, chunk: int) -> str:
+        """Some numbers of the value so many positions after that of a row, wide."""
+        ...
+
+    def scales(self, which: int, rows: Rows) -> str:
+        """The scales of keys or values in these rows; empty without any."""
+        ...
+
+    def ask(self, which: int, rows: Sequence[str], index: str = "0") -> None:
+        """Prefetch what the next block needs, so many positions after these rows."""
+        ...
+
+
+class Pages:
+    """Pages, through the table of a sequence."""
+
+    def __init__(self, f: Function, sizes: Sizes, pointers: Sequence[str]) -> None:
+        self.f, self.p, self.pointers, self.run = f, sizes, pointers, sizes.run
+        self.numbers = Numbers(f, sizes.wide, sizes.lanes)
+
+    def begin(self, sequence: str) -> None:
+        """Find the table of a sequence."""
+        f, p = self.f, self.p
+        self.last_page = f.emit(f"sub i64 {f.number(p.pages)}, 1")
+        last = f.emit(f"sub i64 {f.number(p.sequences)}, 1")
+        own = self.numbers.clamped(sequence, last)
+        place = f.emit(f"mul i64 {own}, {f.number(p.table)}")
+        self.table = f.offset(self.pointers[3], "i32", place)
+
+    def place(self, position: str) -> str:
+        """The row of a position's first key in the pool: its page, its place there."""
+        f, p = self.f, self.p
+        number = f.emit(f"udiv i64 {position}, {p.size}")
+        place = f.emit(f"urem i64 {position}, {p.size}")
+        page = self.numbers.clamped(self.numbers.integer(self.table, number), self.last_page)
+        row = f.emit(f"add i64 {f.emit(f'mul i64 {page}, {p.size}')}, {place}")
+        return f.emit(f"mul i64 {row}, {p.groups}")
+
+    def rows(self, seen: Seen, at: str) -> Rows:
+        """Rows; of positions behind the last run those of that run."""
+        f = self.f
+        first = f.emit(f"add i64 {seen.base}, {at}")
+        later = f.emit(f"add i64 {first}, {BLOCK}")
+        return Rows(self._rows(first, seen.high), self._rows(later, seen.end))
+
+    def _rows(self, first: str, high: str) -> list[str]:
+        f, p, rows = self.f, self.p, []
+        for start in range(0, p.lanes, p.run):
+            position = f.emit(f"add i64 {first}, {start}")
+            row = self.place(self._within(position, high))
+            rows += [f.emit(f"add i64 {row}, {i * p.groups}") for i in range(p.run)]
+        return rows
+
+    def _within(self, position: str, high: str) -> str:
+        """The first position of a run, or of that of the last position before `high`."""
+        f = self.f
+        last = f.emit(f"sub i64 {high}, 1")
+        last = f.emit(f"sub i64 {last}, {f.emit(f'urem i64 {last}, {self.p.run}')}")
+        return self.numbers.extreme("smin", position, last)
+
+    def of_group(self, rows: Rows, group: str) -> Rows:
+        """Those of a group."""
+        own, later = (
+            [self.f.emit(f"add i64 {row}, {group}") for row in each]
+            for each in (rows.own, rows.later)
+        )
+        return Rows(own, later)
+
+    def row(self, seen: Seen, start: str, group: str) -> Rows:
+        """The row of the first position of a run."""
+        own = self.place(self._within(start, seen.high))
+        later = self.f.emit(f"add i64 {start}, {BLOCK}")
+        return self.of_group(Rows([own], [self.place(self._within(later, seen.end))]), group)
+
+    def key(self, row: str, chunk: int) -> str:
+        """Some numbers of a key, wide."""
+        return self.part(KEY, row, chunk, self.p.width)
+
+    def value(self, row: str, index: str, chunk: int) -> str:
+        """Some numbers of the value so many positions after that of a row, wide."""
+        return self.part(VALUE, self._after(row, index), chunk, self.p.depth)
+
+    def part(self, which: int, row: str, chunk: int, width: int) -> str:
+        """Some numbers of a row, wide."""
+        f, p = self.f, self.p
+        place = f.emit(f"add i64 {f.emit(f'mul i64 {row}, {width}')}, {chunk * p.lanes}")
+        mask = self.numbers.mask(chunk, width)
+        return self.numbers.load(self.pointers[which], place, p.page, mask)
+
+    def _after(self, row: str, index: str) -> str:
+        return self.f.emit(f"add i64 {row}, {self.f.emit(f'mul i64 {index}, {self.p.groups}')}")
+
+    def scales(self, which: int, rows: Rows) -> str:
+        """The scales of keys or values in these rows; empty without any."""
+        vector, made = self.p.vector, "poison"
+        if not self.p.scale_dtype:
+            return ""
+        for i, row in enumerate(rows.own):
+            lane = f"{vector.element} {self.scale(which, row)}, i32 {i}"
+            made = self.f.emit(f"insertelement {vector.text} {made}, {lane}")
+        return made
+
+    def scale(self, which: int, row: str) -> str:
+        """The scale of a key or a value."""
+        dtype = self.p.scale_dtype or ""
+        return self.numbers.load(self.pointers[which + SCALES], row, dtype, None, 1)
+
+    def ask(self, which: int, rows: Sequence[str], index: str = "0") -> None:
+        """Prefetch the lines of keys or values, so many positions after these rows."""
+        f, p = self.f, self.p
+        itemsize = np.dtype(memory_vector(p.page, 1).dtype).itemsize
+        nbytes = itemsize * (p.width if which == KEY else p.depth)
+        for row in rows:
+            row = row if index == "0" else self._after(row, index)
+            start = f.offset(self.pointers[which], "i8", f.emit(f"mul i64 {row}, {nbytes}"))
+            for first in range(0, nbytes, LINE):
+                f.prefetch(f.offset(start, "i8", str(first)), locality=NEAR)
+
+    def ask_for_part(self, base: str, end: str, group: str, part: str, parts: str) -> None:
+        """Prefetch a part of the positions of the block after that which begins at `base`."""
+        f, numbers = self.f, self.numbers
+        first = f.emit(f"add i64 {base}, {BLOCK}")
+        count = numbers.extreme("smin", f.emit(f"sub i64 {end}, {first}"), str(BLOCK))
+        ends = part, f.emit(f"add i64 {part}, 1")
+        ends = (f.emit(f"sdiv i64 {f.emit(f'mul i64 {x}, {count}')}, {parts}") for x in ends)
+        start, stop = (f.emit(f"add i64 {first}, {x}") for x in ends)
+        with f.loop(numbers.extreme("smax", start, first), stop) as loop:
+            row = f.emit(f"add i64 {self.place(loop.index)}, {group}")
+            for which in (KEY, VALUE):
+                self.ask(which, [row])
+
+
+class Copied:
+    """A copy of a block of one group."""
+
+    def __init__(self, f: Function, sizes: Sizes) -> None:
+        self.f, self.p, self.run = f, sizes, sizes.lanes
+        self.vectors = {KEY: sizes.chunks, VALUE: sizes.parts}  # of a position
+        self.memory = {
+            which: f.reserve(f"[{BLOCK * count} x {sizes.vector.text}]", 64)
+            for which, count in self.vectors.items()
+        }
+        if sizes.scale_dtype:
+            kind = f"[{BLOCK} x {sizes.vector.element}]"
+            self.memory |= {which + SCALES: f.reserve(kind, 64) for which in (KEY, VALUE)}
+
+    def copy(self, pages: Pages, seen: Seen, group: str) -> None:
+        """Copy the keys and values that are seen of a block."""
+        f, p = self.f, self.p
+        with f.loop(seen.low, seen.high) as loop:
+            row = f.emit(f"add i64 {pages.place(loop.index)}, {group}")
+            at = f.emit(f"sub i64 {loop.index}, {seen.base}")
+            for which, width in ((KEY, p.width), (VALUE, p.depth)):
+                for c in range(self.vectors[which]):
+                    x = pages.part(which, row, c, width)
+                    address = self._address(which, at, c)
+                    f.do(f"store {p.vector.text} {x}, ptr {address}, align {p.vector_bytes}")
+                if p.scale_dtype:
+                    target = f.offset(self.memory[which + SCALES], p.vector.element, at)
+                    f.do(f"store {p.vector.element} {pages.scale(which, row)}, ptr {target}")
+
+    def rows(self, seen: Seen, at: str) -> Rows:
+        """Rows, which are positions in the block."""
+        return Rows([at, *(self.f.emit(f"add i64 {at}, {i}") for i in range(1, self.p.lanes))])
+
+    def of_group(self, rows: Rows, group: str) -> Rows:
+        """The same: there is only one group."""
+        return rows
+
+    def row(self, seen: Seen, start: str, group: str) -> Rows:
+        """The row of the first position of a run."""
+        return Rows([self.f.emit(f"sub i64 {start}, {seen.base}")], [""])
+
+    def key(self, row: str, chunk: int) -> str:
+        """Some numbers of a key."""
+        return self._get(self._address(KEY, row, chunk))
+
+    def value(self, row: str, index: str, chunk: int) -> str:
+        """Some numbers of the value so many positions after that of a row."""
+        return self._get(self._address(VALUE, self.f.emit(f"add i64 {row}, {index}"), chunk))
+
+    def scales(self, which: int, rows: Rows) -> str:
+        """The scales of keys or values in these rows; empty without any."""
+        if not self.p.scale_dtype:
+            return ""
+        start = self.f.offset(self.memory[which + SCALES], self.p.vector.element, rows.own[0])
+        return self._get(start)
+
+    def ask(self, which: int, rows: Sequence[str], index: str = "0") -> None:
+        """Ask for nothing: `Pages.ask_for_part` does.
+
+        But LLVM shall not compute earlier what follows, as it does not where there are prefetches:
+        registers hold the sums of a few positions.
+        """
+        self.f.do('call void asm sideeffect "", "~{memory}"()')
+
+    def _address(self, which: int, row: str, chunk: int) -> str:
+        f = self.f
+        place = f.emit(f"add i64 {f.emit(f'mul i64 {row}, {self.vectors[which]}')}, {chunk}")
+        return f.offset(self.memory[which], self.p.vector.text, place)
+
+    def _get(self, address: str) -> str:
+        return self.f.emit(f"load {self.p.vector.text}, ptr {address}, align {self.p.vector_bytes}")
