@@ -116,7 +116,7 @@ def _piece(f: Function, p: Sizes, start: str, segment: str, group: str) -> str:
 
 
 class _Part:
-    """Writes what lies between two bounds; `left` is where a part of several leaves pieces."""
+    """What lies between two bounds; at `left` a part of several leaves pieces."""
 
     def __init__(
         self, f: Function, tokens: Tokens, begin: Bound, end: Bound, left: str = ""

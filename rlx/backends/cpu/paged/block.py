@@ -90,15 +90,15 @@ class Results:
 
 @record
 class Of:
-    """What is computed: so many groups from a first one on, whose states follow each other."""
+    """What is computed: groups of a token, whose states follow each other."""
 
     slot: str  # the number of the first state
-    first: str
+    first: str  # group
     groups: str
 
 
 class Block:
-    """A block of positions; states are vectors in memory, those of a token and a group together."""
+    """A block of positions; `states` are vectors in memory, by token and group."""
 
     def __init__(self, f: Function, sizes: Sizes, queries: str, states: str) -> None:
         self.f, self.p, self.queries, self.vector = f, sizes, queries, sizes.vector
@@ -209,7 +209,7 @@ class Block:
         return [self._folded(each, few)[0] for each in parts]
 
     def _folded(self, xs: list[str], bit: int) -> list[str]:
-        """Add lanes of vectors in pairs: lane i comes from the vector with these bits of i."""
+        """Add lanes of vectors in pairs: lane i is of the vector with these bits of i."""
         f, vector = self.f, self.vector
         while len(xs) > 1:
             made = []

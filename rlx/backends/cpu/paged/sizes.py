@@ -1,4 +1,4 @@
-"""The sizes and dtypes of a call of `paged_attention`, and where its numbers are kept."""
+"""The sizes of a call of `paged_attention`, and where its numbers are kept."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Sizes:
     @property
     def slots(self) -> int:
         """How many states there are at a time."""
-        return max(self.tile, (MANY - 1) * self.groups)
+        return max(self.tile, self.groups)
 
     # -- what a part leaves to others --------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Writes the attention of neighboring tokens: blocks of positions, segments, results.
+"""Attention of neighboring tokens: blocks of positions, segments, results.
 
 A token's state is vectors on the stack, for each group of heads: its queries, the sums of the
 segment that is being computed, and those of all before it.
@@ -25,7 +25,7 @@ class Own:
     count: str
     is_few: str  # whether they read pages for themselves
     group: str  # the first one
-    groups: str
+    groups: str  # how many at a time
     low: str  # the first position that one of them sees
     high: str  # behind the last one
 
@@ -46,7 +46,7 @@ class Tokens:
         self.lows, self.highs = (f.reserve(f"[{sizes.tile} x i64]", 8) for _ in range(2))
 
     def alike(self, token: str, span: Span, stop: str) -> str:
-        """How many tokens from this one on, before `stop`, are of its text, cut like it."""
+        """How many tokens from this one on, before `stop`, can be computed with it."""
         f, sequences = self.f, self.pointers[4]
         sequence = self.numbers.integer(sequences, token)
         left = self.numbers.extreme("smin", f.emit(f"sub i64 {stop}, {token}"), str(self.p.tile))
@@ -62,11 +62,13 @@ class Tokens:
 
     @contextmanager
     def each_group(self, token: str, count: str) -> Iterator[Own]:
-        """Read `count` tokens; once for all groups if there is room, else group after group."""
+        """Begin `count` tokens: once for all groups, or for each group."""
         f, p = self.f, self.p
         self.pages.begin(self.numbers.integer(self.pointers[4], token))
         is_few = f.emit(f"icmp slt i64 {count}, {MANY}")
-        step = f.emit(f"select i1 {is_few}, i64 {p.groups}, i64 1")
+        needed = f.emit(f"mul i64 {count}, {p.groups}")
+        fits = f.emit(f"and i1 {is_few}, {f.emit(f'icmp ule i64 {needed}, {p.slots}')}")
+        step = f.emit(f"select i1 {fits}, i64 {p.groups}, i64 1")
         with f.loop("0", str(p.groups), step) as groups:
             ends = [("i64", str(2**62)), ("i64", "0")]
             with f.loop("0", count, carried=ends) as loop:
@@ -101,7 +103,7 @@ class Tokens:
             yield tokens.index, groups.index, self._state(tokens.index, groups.index, own.groups)
 
     def segment(self, own: Own, start: str, stop: str) -> None:
-        """Compute the sums of positions from `start` on, before `stop`, which begin blocks."""
+        """Compute the sums of positions from `start` on, before `stop`."""
         f, p, numbers = self.f, self.p, self.numbers
         with self.each_state(own) as (_, _, state):
             self.results.clear(self._sums(state, p.sums))
@@ -143,7 +145,7 @@ class Tokens:
         return low, high
 
     def merge(self, own: Own, start: str, stop: str) -> None:
-        """Add the sums of these positions to those before, of the tokens that see some of them."""
+        """Add the sums of these positions, of tokens that see some, to those before."""
         f, p, numbers = self.f, self.p, self.numbers
         with self.each_state(own) as (token, _, state):
             low, high = self._ends(token)
