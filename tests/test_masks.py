@@ -213,6 +213,7 @@ WRONG = {
     "whole numbers": lambda: dot_product_attention(*(x.astype("int32") for x in (Q, K, V))),
     "axes of query": lambda: attended(q=Q[0, 0]),
     "floats as lengths of keys": lambda: attended(key_value_seq_lengths=np.ones(B)),
+    "a name": lambda: attended(mask="causal"),
     "no flag": lambda: attended(is_causal="yes"),
 }
 

@@ -283,6 +283,8 @@ def test_tables_of_junk_are_read_within_the_pool() -> None:
         none = np.zeros((1, 0 if empty is pages else 2), "int32")
         made = rlx.jit(nn.paged_attention)(q, empty, none, sequence * 0, positions)
         assert (np.asarray(made) == 0).all()
+        after = rlx.jit(nn.paged_write)(empty, ones, ones, none, sequence * 0, positions)
+        assert (np.asarray(after.key) == 0).all()
 
 
 P = nn.empty_pages(3, 4, 2, 8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import rlx
 from rlx import nn
@@ -56,3 +57,15 @@ def test_those_of_nested_graphs_are_listed_too():
 def test_a_graph_of_floats_has_none():
     graph = rlx.make_graph(lambda x: x @ x.T)(X)
     assert not graph.quant and len(graph.quant) == 0
+
+
+@pytest.mark.parametrize("scheme", ["w8a8", "w8a8_dynamic"])
+@pytest.mark.parametrize("kind", ["linear", "conv"])
+def test_codes_of_quantized_models_are_listed(kind, scheme):
+    key = rlx.random.key(0)
+    model = nn.Linear(64, 4, key=key) if kind == "linear" else nn.Conv(8, 8, 3, key=key)
+    x = X if kind == "linear" else X.reshape(2, 4, 8)
+    graph = rlx.make_graph(rlx.quantize(model, [x], scheme=scheme).__call__)(x)
+    assert [q.scheme for q in graph.quant.values()] == ["int8 codes"] * 2
+    if kind == "linear":
+        assert any(value in graph.params for value in graph.quant)

@@ -16,7 +16,7 @@ from ..ir.record import record, replace
 from ..ir.types import is_float, promote
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_tensor
-from ..trace.arguments import choice, flag, pair
+from ..trace.arguments import choice, flag, pair, wrong
 from ..trace.array import Array
 from ..trace.array_arguments import scalar
 from ..trace.axes import integer
@@ -347,6 +347,9 @@ def _check_slopes(slopes: Slopes, q: Any) -> None:
 
 
 def _bools(mask: Any, q: Any, k: Any) -> Any:
+    if isinstance(mask, str):
+        fix = "make one with nn.masks: masks.causal() & masks.window(3), say"
+        raise wrong("dot_product_attention: mask", mask, "a mask", fix)
     mask = as_tensor(mask)
     if mask.dtype.kind != "b":
         raise _no_fit("mask", mask, q, k)

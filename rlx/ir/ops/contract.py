@@ -99,6 +99,13 @@ def _free(rank: int, *used: Sequence[int]) -> tuple[int, ...]:
     return tuple(i for i in range(rank) if not any(i in axes for axes in used))
 
 
+def codes_of(*operands: Type, **attrs: Any) -> list[str | None]:
+    """Which operands of a product are integers of 8 bits, as texts of a scheme."""
+    return [
+        f"{x.dtype.name} codes" if x.dtype.name in ("int8", "uint8") else None for x in operands
+    ]
+
+
 @dot_general.reference
 def dot_general_reference(
     x: np.ndarray, y: np.ndarray, *, contract: Pairs, batch: Pairs, dtype: np.dtype | None
@@ -292,6 +299,9 @@ def _multiplied(x: Value, y: Value, depth: int, of_y: int) -> Value | None:
     assert y.node is not None, "its op has a rule"
     order = (*(i for i in range(x.rank) if i != depth), depth)
     return rule(transpose(x, axes=order), *y.node.args, **y.node.attrs)
+
+
+dot_general.scheme(codes_of)
 
 
 dot_general.samples((3, 4), (4, 2), contract=((1,), (0,)))

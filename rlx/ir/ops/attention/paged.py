@@ -380,7 +380,7 @@ def paged_write_expand(
     pages: Value, rows: Value, tables: Value, sequence: Value, positions: Value
 ) -> Value:
     tokens, size = rows.shape[0], pages.shape[1]
-    if 0 in (tokens, pages.type.size):
+    if 0 in (tokens, pages.type.size, *tables.shape):
         return pages
     none = like(positions, -1)
     # integers are divided towards 0: a negative position is in no page

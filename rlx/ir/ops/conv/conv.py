@@ -14,7 +14,7 @@ from ...op import define
 from ...rules import batch_size
 from ...types import Type, promote
 from ..constant import full, like
-from ..contract import check_sum_dtype
+from ..contract import check_sum_dtype, codes_of
 from ..convert import in_one_dtype, narrowed, widened
 from ..families import NUMBERS, check_dtypes, check_kind, linear_in_each
 from ..movement import flip, reshape
@@ -351,6 +351,9 @@ def conv_general_dilated_batch(
 def _with_members(x: Value, groups: int) -> Value:
     """Axis 0, of members, and axis 1 as one, each group of which has all members."""
     return merged(merged(moved(split(x, 1, groups), 0, 1), 0), 0)
+
+
+conv_general_dilated.scheme(codes_of)
 
 
 _PLAIN: dict[str, Any] = dict(
