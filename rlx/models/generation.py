@@ -84,6 +84,10 @@ class Request:
         lists = self._logprobs[: len(tokens)], self._likeliest[: len(tokens)]
         return Completion(text, tokens, self.reason, len(self.prompt), *lists)
 
+    def listed(self, first: int) -> tuple[list[float], list[dict[int, float]]]:
+        """Logarithms and likeliest tokens, if asked for, from token `first` on."""
+        return self._logprobs[first:], self._likeliest[first:]
+
     @property
     def mask(self) -> np.ndarray | None:
         """The tokens that are allowed next, as bits; None for all."""

@@ -6,10 +6,11 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 from ..ir.errors import DeviceFailure
+from ..ir.lazy import lazy
 from ..models.generation import Completion
 from ..models.language import LanguageModel
 from . import openai_api as api
@@ -20,6 +21,7 @@ from .runner import Listener
 from .tools import Called, Calls
 
 encoded = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+DONE, HERE = "data: [DONE]\n\n", "text"
 
 
 @final
@@ -102,25 +104,24 @@ class Answer:
 
     async def events(self) -> AsyncIterator[str]:
         """The parts of a stream, as they come, as server-sent events."""
-        async for part in self._parts():
-            yield f"data: {encoded(part)}\n\n"
-        yield "data: [DONE]\n\n"
-
-    async def _parts(self) -> AsyncIterator[dict[str, Any]]:
         choices = [_Choice(self, i, x.ticket) for i, x in enumerate(self._listeners)]
         for choice in choices:
             for part in choice.begin():
-                yield part
+                yield event(part)
         async for index, piece in _merged(self._listeners):
             choice = choices[index]
-            if piece is None and choice.ticket.reason == "error":  # as OpenAI's streams say it
-                yield failure(choice.ticket).body()
+            if piece is not None:
+                if found := choice.piece(piece):
+                    yield found
+            elif choice.ticket.reason == "error":  # as OpenAI's streams say it
+                yield event(failure(choice.ticket).body()) + DONE
                 return
-            for part in choice.end() if piece is None else choice.piece(piece):
-                yield part
+            else:
+                yield "".join(map(event, choice.end()))
         if self._asked.has_usage:
-            found = [x.ticket.completion() for x in self._listeners]
-            yield {**self._names.head(True), "choices": [], "usage": self._usage(found)}
+            usage = self._usage([x.ticket.completion() for x in self._listeners])
+            yield event({**self._names.head(True), "choices": [], "usage": usage})
+        yield DONE
 
 
 @final
@@ -139,18 +140,26 @@ class _Choice:
         elif answer._asked.echo:
             yield api.part(answer._names, self._index, answer._echo(self._index))
 
-    def piece(self, text: str) -> Iterable[dict[str, Any]]:
-        """The parts for a new piece of text: none where it may be a part of a call."""
-        answer, logprobs = self._answer, None
+    def piece(self, text: str) -> str:
+        """The event for a new piece of text: none where it may be a part of a call."""
+        answer = self._answer
         if answer._calls is not None:
             found = self.ticket.completion()
             text = found.text[self._letters : answer._calls.sure(found)]
             self._letters += len(text)
             if not text:
-                return
-        if answer._asked.options["logprobs"] is not None:
-            logprobs = self._logprobs()
-        yield api.part(answer._names, self._index, text, logprobs=logprobs)
+                return ""
+        if answer._asked.options["logprobs"] is None:
+            before, after = self._around
+            return f"{before}{encoded(text)}{after}"
+        return event(api.part(answer._names, self._index, text, logprobs=self._logprobs()))
+
+    @lazy
+    def _around(self) -> tuple[str, str]:
+        """What stands before and behind the text in the event of a piece: always the same."""
+        whole = event(api.part(self._answer._names, self._index, HERE))
+        before, _, after = whole.rpartition(encoded(HERE))  # names come before
+        return before, after
 
     def end(self) -> Iterable[dict[str, Any]]:
         """The last parts."""
@@ -195,6 +204,11 @@ async def _merged(listeners: Sequence[Listener]) -> AsyncIterator[tuple[int, str
     finally:
         for task in tasks:
             task.cancel()
+
+
+def event(part: Mapping[str, Any]) -> str:
+    """A `part` of a stream as a server-sent event."""
+    return f"data: {encoded(part)}\n\n"
 
 
 def failure(ticket: Ticket) -> BadRequest:

@@ -59,6 +59,11 @@ class Ticket:
         self._reason = text.reason  # known when all pieces are there
 
     @property
+    def has_listener(self) -> bool:
+        """Whether somebody hears of news without asking."""
+        return self._listener is not None
+
+    @property
     def reason(self) -> str:
         """How it ended: "stop", "length", "deadline", "cancelled", "error"; "" before."""
         return self._reason or self.request.finished or ""

@@ -31,6 +31,7 @@ WRONG = (  # what reading other bytes raises
     RecursionError,
     struct.error,
 )
+PLAIN = frozenset((int, float, str, bool, type(None)))  # what JSON writes as it is
 Layers = list[dict[str, tuple[np.ndarray, np.ndarray]]]  # of an adapter
 
 
@@ -170,6 +171,8 @@ def from_bytes(given: bytes, kinds: tuple[type, ...]) -> Any:
 
 def _plain(x: Any, arrays: list[bytes]) -> Any:
     """What JSON can write for a field; bytes of arrays stand behind it."""
+    if type(x) in PLAIN:
+        return x
     if isinstance(x, np.ndarray):
         arrays.append(x.astype("<f4").tobytes())
         return x.shape
@@ -177,7 +180,7 @@ def _plain(x: Any, arrays: list[bytes]) -> Any:
         return [[key, _plain(value, arrays)] for key, value in x.items()]
     if isinstance(x, Exception):
         return _told(x)
-    if isinstance(x, tuple) or (isinstance(x, list) and x and not isinstance(x[0], int | float)):
+    if isinstance(x, tuple) or (isinstance(x, list) and x and not isinstance(x[0], (int, float))):
         return [_plain(part, arrays) for part in x]
     return x
 
@@ -190,35 +193,53 @@ class _Reader:
 
     def read(self, given: Any, kind: Any) -> Any:
         """A field of a type."""
-        if kind in (int, str):
-            return _is(type(given) is kind, given)
-        if kind is float:
-            return float(_is(type(given) in (int, float), given))
-        if kind is np.ndarray:
-            return self._array(given)
-        if kind is Exception:
-            return _error(given)
-        origin, parts = typing.get_origin(kind), typing.get_args(kind)
-        if origin is types.UnionType:
-            return None if given is None else self.read(given, parts[0])
-        _is(isinstance(given, list), given)
-        if kind == list[int]:
-            return _is(all(type(x) is int for x in given), given)
-        if origin is list:
-            return [self.read(x, parts[0]) for x in given]
-        if origin is dict:
-            return {self.read(k, parts[0]): self.read(x, parts[1]) for k, x in given}
-        fields = parts if origin is tuple else _fields(kind)
-        made = [self.read(x, part) for x, part in zip(given, fields, strict=True)]
-        return tuple(made) if origin is tuple else kind(*made)
+        return _reading(kind)(self, given)
 
-    def _array(self, shape: Any) -> np.ndarray:
+    def array(self, shape: Any) -> np.ndarray:
+        """The next array, of a shape."""
         sizes = self.read(shape, list[int])
         _is(all(n >= 0 for n in sizes), sizes)
         count = 4 * math.prod(sizes)
         _is(count <= len(self.rest), sizes)
         mine, self.rest = self.rest[:count], self.rest[count:]
         return np.frombuffer(mine, "<f4").reshape(sizes)
+
+
+Read = Callable[[_Reader, Any], Any]
+
+
+@functools.cache
+def _reading(kind: Any) -> Read:
+    """What reads a field of a type; looking at types takes longer than reading."""
+    if kind in (int, str):
+        return lambda _, given: given if type(given) is kind else _is(False, given)
+    if kind is float:
+        return lambda _, given: float(_is(type(given) in (int, float), given))
+    if kind is np.ndarray:
+        return _Reader.array
+    if kind is Exception:
+        return lambda _, given: _error(given)
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is types.UnionType:
+        some = _reading(parts[0])
+        return lambda reader, given: None if given is None else some(reader, given)
+    if origin is list:
+        return _reading_list(_reading(parts[0]))
+    if origin is dict:
+        pairs = _reading_list(_reading(tuple[parts]))  # type: ignore[valid-type]
+        return lambda reader, given: dict(pairs(reader, given))
+    fields = [*map(_reading, parts if origin is tuple else _fields(kind))]
+    make = tuple if origin is tuple else kind._make
+
+    def record(reader: _Reader, given: Any) -> Any:
+        _is(type(given) is list, given)
+        return make([read(reader, x) for read, x in zip(fields, given, strict=True)])
+
+    return record
+
+
+def _reading_list(each: Read) -> Read:
+    return lambda reader, given: [each(reader, x) for x in _is(type(given) is list, given)]
 
 
 def _is(is_right: bool, given: Any) -> Any:

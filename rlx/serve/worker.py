@@ -197,9 +197,7 @@ class _Served:
             told, output = self._told[number], ticket.request.output
             if len(output) == told and not ticket.reason:
                 continue
-            found = ticket.completion()
-            new = output[told:], found.logprobs[told:], found.likeliest[told:]
-            yield News(number, *new, ticket.reason, None)
+            yield News(number, output[told:], *ticket.text.listed(told), ticket.reason, None)
             self._told[number] = len(output)
             if ticket.reason:
                 del self._tickets[number], self._told[number]

@@ -306,7 +306,7 @@ class Workers(Writer):
     def _hear(self, lane: Lane, told: Told) -> None:
         """Take what a step of a lane's worker made."""
         with self._news:
-            lane.numbers = told.numbers
+            lane.numbers, is_awaited = told.numbers, False
             for news in told.news:
                 job = lane.jobs.get(news.number)
                 if job is None:  # it was cancelled
@@ -320,8 +320,10 @@ class Workers(Writer):
                     self._forget(job)
                 elif job.ticket.error is not None:  # of its listener
                     self._end(job, "error")
+                is_awaited |= bool(job.ticket.reason) or not job.ticket.has_listener
             self._give_all()
-            self._news.notify_all()
+            if is_awaited:  # to wake who needs not know takes as long as to tell a token
+                self._news.notify_all()
 
     def _lose(self, lane: Lane, how: str) -> None:
         """Take the requests of a lane whose worker died, to give them to others."""
