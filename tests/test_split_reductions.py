@@ -41,6 +41,8 @@ def small(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
         ((1 << 18,), (0,), 1),
         ((1024, 1024), (1,), 1),
         ((1 << 19, 3), (1,), 1),
+        ((1 << 14, 64), (0,), 2),
+        ((1100, 600), (0,), 1),
     ],
 )
 def test_pieces_make_the_whole(shape: tuple[int, ...], axes: tuple[int, ...], kernels: int) -> None:

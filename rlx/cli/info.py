@@ -12,6 +12,8 @@ import numpy as np
 
 from ..interop import Exported, load_exported
 from ..io.files import READERS, open as open_file
+from ..io.gguf_files import MAGIC
+from ..io.sources import FileBytes
 from ..ir.errors import ArgumentError
 from ..ir.files import as_path
 from ..models import Encoder, LanguageModel, load
@@ -35,11 +37,16 @@ def run(asked: argparse.Namespace) -> None:
     if asked.template:
         print(_template(place))
         return
-    if place.is_dir() or place.suffix.lower() in READERS:
+    if place.is_dir() or place.suffix.lower() in READERS or _is_gguf(place):
         lines = _of_tensors(place, asked)
     else:
         lines = _of_export(load_exported(place), asked.tensors)
     print("\n".join(lines))
+
+
+def _is_gguf(place: Path) -> bool:
+    """Whether a file of any name begins as those of llama.cpp do."""
+    return bytes(FileBytes(place)[: len(MAGIC)]) == MAGIC
 
 
 def _of_tensors(place: Path, asked: argparse.Namespace) -> Iterator[str]:

@@ -16,15 +16,16 @@ RLX_GUARDS  0, 1   run compiled code of the `cpu` device on copies of its arrays
 RLX_TRACEBACK filtered, full   whether tracebacks leave out the frames of rlx
 RLX_UNROLL_LIMIT n    how often a line is recorded by a Python loop without a notice; 0 is always
 RLX_CACHE_BYTES  n    how much compiled code is kept by one cache
-RLX_CACHE   dir, 0, 1   where compiled code is kept for other processes; 0 is nowhere, 1 (as if it
-                   is not set) the user's directory for caches
+RLX_CACHE   dir, 0, 1   where compiled code is kept for other processes; 0, off or none is nowhere,
+                   1 or on (as if it is not set) the user's directory for caches
 RLX_CACHE_DISK_BYTES n   how much is kept there
 RLX_PRECISION  name   the precision policy of what is compiled, if none is given there
 RLX_TUNE    0, 1   whether `jit(tier="max")` measures ways to compute products
 RLX_SWAP    0, 1   whether programs that have run long get better machine code while they run
 RLX_PROFILE 0, 1   whether programs are compiled with timers, which `rlx.profile` reads
 
-RLX_NUM_THREADS, the threads of the `cpu` device, belongs to the process and not to these.
+RLX_NUM_THREADS, the threads of the `cpu` device, and RLX_API_KEYS, the keys of `rlx serve`, belong
+to the process and not to these.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 DEBUG_LEVELS = ("0", "1", "2", "3", "4", "5", "6")
 SWITCH = ("0", "1")
+NOWHERE, USUAL = ("0", "off", "none"), ("1", "on")  # what is no name of a directory for the cache
 SWITCHES = (
     "check",
     "key_reuse",
@@ -101,15 +103,16 @@ class Settings:
 def from_environment(environment: Mapping[str, str]) -> Settings:
     """Read the `RLX_...` variables; an unknown one, or a wrong value, is an error."""
     known = {f"RLX_{name.upper()}": name for name in fields(Settings)}
+    names = [*known, THREADS, KEYS]
     for name in environment:
-        if name.startswith("RLX_") and name not in (*known, THREADS, KEYS):
+        if name.startswith("RLX_") and name not in names:
             import difflib
 
-            near = difflib.get_close_matches(name, known, 1)
+            near = difflib.get_close_matches(name, names, 1)
             raise ConfigError(
                 f"there is no setting {name}",
                 fix=(f"did you mean {near[0]}? " if near else "")
-                + f"The settings are {', '.join(known)}",
+                + f"The settings are {', '.join(names)}",
             )
     threads_asked(environment)
     given = {known[n]: text.strip() for n, text in environment.items() if n in known}
@@ -155,8 +158,10 @@ def _read(name: str, wanted: object) -> object:
         case "dump":
             return None if text is None else _path(str(text))
         case "cache":
-            is_switch = text is None or text in SWITCH
-            return text == "1" if is_switch else _path(os.path.expanduser(str(text))).absolute()
+            word = "0" if text is None else str(text).lower()
+            if word in (*NOWHERE, *USUAL):
+                return word in USUAL
+            return _path(os.path.expanduser(str(text))).absolute()
         case "device":
             return None if text is None else str(text)
     valid = fields(Settings)

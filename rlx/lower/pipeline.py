@@ -39,12 +39,12 @@ from .schedule import schedule
 from .schedule.chain_products import chain_products, join_products
 from .schedule.divide_loops import divide_loops
 from .schedule.forward import forward_copies, forward_pads
-from .schedule.loops import merge_step_loops, split_loops
+from .schedule.loops import merge_step_loops, pack_lanes, split_loops
 from .schedule.merge import drop_dead_stores, merge_epilogues, merge_kernels
 from .schedule.operands import order_operands, turn_operands
 from .schedule.plan_memory import plan_memory
 from .schedule.rows import group_rows, localize_rows
-from .schedule.split import split_reductions, split_scatters
+from .schedule.split import nest_sums, split_reductions, split_scatters
 from .target import Target
 
 MOST_MISSED = 8  # lines in an error
@@ -181,13 +181,14 @@ def improved(steps: Sequence[Step], target: Target) -> list[Step]:
     made: list[Step] = [split_loops(s) if isinstance(s, Kernel) else s for s in steps]
     fuses = target.fuses
     if len(made) > 1:  # else there is nothing to put together
-        made = merge_kernels(made) if "kernels" in fuses else made
+        made = merge_kernels(nest_sums(made)) if "kernels" in fuses else made
         made = merge_epilogues(made) if "epilogues" in fuses else made
         made = forward_pads(forward_copies(drop_dead_stores(made)))
         made = group_rows(made) if "rows" in fuses else made
     made = split_reductions([merge_step_loops(step) for step in made], target.batch_invariant)
     if not target.batch_invariant and any(isinstance(s, Scatter) for s in made):
         made = split_scatters(made)
+    made = pack_lanes(made) if target.packs_lanes else made
     if any(isinstance(s, RowGroup) for s in made):
         made = localize_rows(made, target.local_bytes)
     if target.has_chains and len(made) > 1 and "chains" in fuses:

@@ -44,6 +44,7 @@ class Target:
     most_uses: int = 0
     copied: frozenset[str] = frozenset()  # but for these dtypes, whose fast products need matrices
     has_chains: bool = False  # whether it knows the step `Chain`, and loops in parts
+    packs_lanes: bool = False  # whether vectors run along the last loop of a kernel
     batch_invariant: bool = False  # whether the order of a sum is the same for any batch size
     tier: str = "auto"  # how long code generation may take: "fast", "auto" or "max"
     threads: int = 1  # that share a chain or a loop

@@ -42,7 +42,8 @@ def pad(array: Tensor, pad_width: Any, mode: str = "constant", **kwargs: Any) ->
     `pad_width` is a number, a pair, or a pair for each axis. Each `mode` has its own keywords,
     `kwargs`: "constant" (`constant_values`), "edge", "reflect", "symmetric" (both `reflect_type`),
     "wrap", "linear_ramp" (`end_values`), "maximum", "minimum", "mean", "median" (`stat_length`),
-    "empty". A negative width is an `ArgumentError`.
+    "empty". A negative width is an `ArgumentError`, and so is an axis without elements that would
+    have to grow in another mode than "constant" and "empty".
     """
     array = as_tensor(array)
     given = _pairs("pad_width", pad_width, array.ndim)
@@ -71,6 +72,11 @@ def pad(array: Tensor, pad_width: Any, mode: str = "constant", **kwargs: Any) ->
         )
     for axis, (before, after) in enumerate(widths):
         if before or after:
+            if array.shape[axis] == 0:
+                raise ArgumentError(
+                    f"pad: axis {axis} of {array.shape} has no element for mode {mode!r}",
+                    fix='use mode "constant", which fills with a number',
+                )
             first, last = border(array, axis, before, after)
             parts = [part for part, n in ((first, before), (array, 1), (last, after)) if n]
             array = concatenate(parts, axis)

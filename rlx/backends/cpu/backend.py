@@ -64,6 +64,7 @@ def target_of(host: Host) -> Target:
         in_place_carries=True,
         copied=frozenset(BYTES if host.has_tiles else host.grouped) & frozenset(BYTES),
         has_chains=True,
+        packs_lanes=True,
         threads=host.cores,
     )
 

@@ -31,17 +31,15 @@ from ..lir.index import Index, Variable, as_index
 from ..lir.program import Buffer
 from ..target import Target
 from .elements import Elements, Place, flatten, loops_of, unflatten
+from .traffic import STORE_COST, Site, Traffic
 
 INLINE = (Pointwise, Move, View, Fill, Gather, Reduce)
 MOST_SITES = 16  # more places of use than this: not worth following
 DEEPEST = 60  # operations on one path through a kernel, a bound for code size and recursion
 SHORTEST_LINE = 48  # rows or columns of a matrix that is a part of a larger one
 LARGEST_SLICE = 3  # store for a contraction what it reads a slice of, if it is no larger
-STORE_COST = 2  # in loads: the line is read before it is written
 LEAST_SAVED = 2  # an operand has so many times the bytes of what a contraction computes it from
 SCALAR_COST = 60  # a single number is computed again up to this cost: it leaves the loops
-
-Site = tuple[Value, tuple[Node, ...]]  # the value whose kernel computes it, and the moves between
 
 
 @record(frozen=False)
@@ -83,6 +81,8 @@ class _Fuser:
         self.sites: dict[Value, dict[Site, float]] = {}
         self.result_memory = {memory_of(r, target) for r in graph.results}
         self.reducing: dict[Value, bool] = {}  # of the kernels looked at for epilogues
+        self.known: set[Value] = set()  # what the round before has stored
+        self.traffic = Traffic(graph, self.inline)
 
     def run(self) -> Fusion:
         self.force()
@@ -91,6 +91,7 @@ class _Fuser:
         # second knows what the first has stored.
         for _ in range(2):
             self.measure(stored)
+            self.known = stored
             stored = self.decide()
         self.fusion.stored, self.fusion.forced = stored, set(self.forced)
         self.cut_deep_kernels()
@@ -343,6 +344,8 @@ class _Fuser:
         if value.type.size == 1 and cost <= SCALAR_COST:
             return ""
         if times * cost <= cost + STORE_COST + times:
+            return ""
+        if self.traffic.favors_again(value, sites, self.known):
             return ""
         return f"computing it {times:.3g} times costs more than storing it"
 

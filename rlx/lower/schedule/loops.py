@@ -1,15 +1,19 @@
-"""Loops of kernels: substitution, splitting and merging of loop variables."""
+"""Loops of kernels: substitution, split and merged variables, what vectors read."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from ...ir.dims import Size, likely, quotient
 from ...ir.record import replace
-from ..lir.expr import Expr, Load, Reduce, reduce, substitute, walk
+from ...ir.types import Type
+from ..lir.access import writes
+from ..lir.expr import Expr, Load, Reduce, load, reduce, substitute, walk
 from ..lir.index import Index, Quotient, Remainder, Variable, as_index
-from ..lir.program import Kernel, RowGroup, Scan, Step, Store
+from ..lir.program import Buffer, Kernel, RowGroup, Scan, Step, Store
+from .elements import flatten
 
 Table = dict[Variable, Index]
 
@@ -179,3 +183,87 @@ def merge_step_loops(step: Step) -> Step:
         kernels = [substituted(k, k.loops, table) if table else k for k in step.kernels]
         return RowGroup(tuple(loops), tuple(merge_kernel_loops(k) for k in kernels))
     return step
+
+
+# -- pack: small operands in the order of the loop that fills vectors ---------------------------
+
+
+OFTEN = 16  # reads of each number
+FEWEST_ROUNDS = 1 << 12  # less is done before a kernel of its own would pay
+LARGEST_COPY = 1 << 18  # bytes, which stay in a cache
+LONG = 8  # rounds of a loop that fill a vector
+
+
+def pack_lanes(steps: Sequence[Step]) -> list[Step]:
+    """Packing: copy small operands into the order in which vectors read them.
+
+    before: `kernel i < 6272, j < 16: b2[...] = add over k < 9: b0[...] * b1[j*9 + k]`; after:
+    `kernel k < 9, j < 16: b1v0x0[k*16 + j] = b1[j*9 + k]`, and the first kernel reads
+    `b1v0x0[k*16 + j]`.
+    """
+    packed: list[Step] = []
+    for place, step in enumerate(steps):
+        if isinstance(step, Kernel) and step.loops:
+            packed += _packed(step, place)
+        else:
+            packed.append(step)
+    return packed
+
+
+def _packed(kernel: Kernel, place: int) -> Iterator[Kernel]:
+    """The kernels of copies, and the one that reads them."""
+    read: dict[Expr, Expr] = {}
+    for number, e in enumerate(_gathered(kernel)):
+        copy, read[e] = _copied(e, kernel, f"{e.buffer.name}v{place}x{number}")
+        yield copy
+    yield substituted(kernel, kernel.loops, {}, read.get) if read else kernel
+
+
+def _gathered(kernel: Kernel) -> list[Load]:
+    """The loads whose numbers lie apart for the loop that fills vectors."""
+    along = kernel.loops[-1]
+    if not isinstance(along.extent, int) or along.extent < LONG:
+        return []
+    if not all(s.index.stride_of(along) == 1 for s in kernel.stores):
+        return []
+    loads = sorted({e for s in kernel.stores for e in s.expr.loads}, key=lambda e: e.serial)
+    return [e for e in loads if _lies_apart(e, along) and _pays_to_pack(e, kernel)]
+
+
+def _lies_apart(e: Load, along: Variable) -> bool:
+    """Whether numbers along a loop lie apart, and all that loops reach are in the buffer."""
+    index, count = e.index, e.buffer.count
+    stride = index.stride_of(along)
+    if not isinstance(stride, int) or -1 <= stride <= 1 or not index.is_affine:
+        return False
+    if not isinstance(count, int) or not all(isinstance(v.extent, int) for v in index.variables):
+        return False
+    low, high = index.bounds
+    return 0 <= low and high < count
+
+
+def _pays_to_pack(e: Load, kernel: Kernel) -> bool:
+    """Whether a copy is read often enough, and no sum reads the numbers as they lie."""
+    inner = [v for r in reductions([kernel]) if e in r.loads for v in r.loops]
+    if any(e.index.stride_of(v) == 1 and likely(v.extent) >= LONG for v in inner):
+        return False
+    count = math.prod(likely(v.extent) for v in e.index.variables)
+    rounds = math.prod(likely(v.extent) for v in {*kernel.loops, *inner})
+    if count * e.buffer.number_dtype.itemsize > LARGEST_COPY or e.buffer in writes(kernel):
+        return False
+    return rounds >= max(FEWEST_ROUNDS, OFTEN * count)
+
+
+def _copied(e: Load, kernel: Kernel, name: str) -> tuple[Kernel, Expr]:
+    """The kernel that makes the copy, and what reads it in the place of a load."""
+    along = kernel.loops[-1]
+    others = [v for v in e.index.variables if v is not along]
+    others.sort(key=lambda v: (-abs(likely(e.index.stride_of(v))), v.serial))
+    order = [*others, along]
+    shape = [v.extent for v in order]
+    buffer = Buffer(name, Type(e.buffer.number_dtype, tuple(shape)), "temporary")
+    loops = tuple(map(Variable, shape))
+    places = [flatten([as_index(v) for v in each], shape) for each in (loops, order)]
+    origin = e.index.substitute(dict(zip(order, map(as_index, loops), strict=True)))
+    store = Store(buffer, places[0], load(e.buffer, origin))
+    return Kernel(loops, (store,), kernel.source), load(buffer, places[1])

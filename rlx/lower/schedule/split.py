@@ -1,4 +1,4 @@
-"""Split long reductions and scatters into pieces for threads."""
+"""Split long reductions and scatters into pieces; whole sums into parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from ...ir.dims import likely
 from ...ir.record import replace
 from ...ir.types import Type, neutral
-from ..lir.access import rebind
+from ..lir.access import reads, rebind
 from ..lir.expr import (
     Expr,
     Load,
@@ -29,9 +29,12 @@ from ..lir.index import Index, Variable, as_index, is_long, is_within
 from ..lir.program import Buffer, Contraction, Kernel, Scatter, Step, Store
 from .elements import flatten
 from .merge import merge_kernels
+from .traffic import is_far
 
 FEW = 16  # fewer results than this leave threads idle
 PIECES = 64  # of a reduction to few results
+MOST_PARTS = 1 << 12  # of a sum whose parts another kernel sums
+COLUMNS = 32  # that one thread sums side by side in vectors, or more
 LONG = 1 << 19  # elements: less is done before threads would be awake
 LARGE = 1 << 20  # elements: less stays in a cache, where any order is as good
 ROWS = 64  # summed at once for many columns: so many places a processor can foresee
@@ -141,9 +144,11 @@ def _pieces(outer: Sequence[Variable], found: Reduce) -> tuple[Variable, int] | 
     length, longest = max(((sizes[v], v) for v in found.loops), key=lambda pair: pair[0])
     if trips < LONG or length < TALL:
         return None
-    if outer and trips >= LARGE and _reads_rows(found, outer[-1], longest):
+    row = _row_bytes(found, outer[-1], longest) if outer else 0
+    if trips >= LARGE and row >= FAR:
         return longest, ROWS
-    if math.prod(sizes[v] for v in outer) < FEW:
+    at_once = min(COLUMNS, sizes[outer[-1]]) if row else 1
+    if math.prod(sizes[v] for v in outer) // at_once < FEW:
         return longest, length // PIECES
     return None
 
@@ -153,11 +158,10 @@ def _outer(kernel: Kernel, found: Reduce) -> list[Variable]:
     return [v for v in kernel.loops if v in found.variables]
 
 
-def _reads_rows(found: Reduce, along: Variable, down: Variable) -> bool:
-    """Whether a sum has a large stride, with neighbors in memory in other sums."""
-    loads = [e for e in walk(found.body) if isinstance(e, Load)]
-    steps = [(e.index.stride_of(along), e.index.stride_of(down), e.dtype.itemsize) for e in loads]
-    return any(a == 1 and b * size >= FAR for a, b, size in steps)
+def _row_bytes(found: Reduce, along: Variable, down: Variable) -> int:
+    """The bytes from row to row, if a sum goes down columns whose neighbors lie in other sums."""
+    loads = [e for e in found.loads if e.index.stride_of(along) == 1]
+    return max((likely(e.index.stride_of(down)) * e.dtype.itemsize for e in loads), default=0)
 
 
 def _halves(
@@ -193,6 +197,87 @@ def instruction(combine: str, dtype: np.dtype) -> str:
     if dtype.kind == "b":
         return {"max": "or", "min": "and", "add": "or", "mul": "and"}.get(combine, combine)
     return combine
+
+
+# -- sums of whole arrays, taken together with those of their rows or columns ----------------------
+
+
+def nest_sums(steps: Sequence[Step]) -> list[Step]:
+    """Reduction nesting: sum a large array by the parts that another kernel sums.
+
+    Both kernels then read it at once, when they are merged.
+
+    before: `kernel: b1[0] = add over i < 99999, j < 64: b0[i*64 + j]` and `kernel j < 64: b2[j] =
+    add over i < 99999: b0[i*64 + j]`; after: the first is `kernel j < 64: rows0[j] = add over i <
+    99999: b0[i*64 + j]` and `kernel: b1[0] = add over j < 64: rows0[j]`.
+    """
+    far = [s for s in steps if isinstance(s, Kernel) and any(is_far(b.nbytes) for b in reads(s))]
+    others = [(sum, kernel) for kernel in far if kernel.loops for sum in _sums(kernel)]
+    if not others or all(kernel.loops for kernel in far):
+        return [*steps]
+    names = (f"rows{i}" for i in itertools.count())
+    made: list[Step] = []
+    for step in steps:
+        if isinstance(step, Kernel) and not step.loops:
+            made += _nested(step, others, names)
+        else:
+            made.append(step)
+    return made
+
+
+def _sums(kernel: Kernel) -> list[Reduce]:
+    return list(_plain_reductions(s.expr for s in kernel.stores))
+
+
+def _nested(
+    step: Kernel, others: Sequence[tuple[Reduce, Kernel]], names: Iterator[str]
+) -> Iterator[Kernel]:
+    """The kernel of a sum, after that of its parts if another kernel reads the same."""
+    for total in _sums(step):
+        kept = next((k for other, kernel in others if (k := _kept(total, other, kernel))), None)
+        if kept:
+            part, whole = _parts(step, total, kept, next(names))
+            yield part
+            step = replace(step, stores=_replaced(step.stores, total, whole))
+    yield step
+
+
+def _kept(total: Reduce, other: Reduce, kernel: Kernel) -> list[Variable] | None:
+    """The loops of a sum that stand for those of a kernel that sums the same array in parts."""
+    if any(not isinstance(v.extent, int) for v in total.loops):
+        return None
+    for ours, theirs in itertools.product(_far_loads(total), _far_loads(other)):
+        if ours.buffer is not theirs.buffer or ours.index.constant != theirs.index.constant:
+            continue
+        known = {(ours.index.stride_of(v), v.extent): v for v in total.loops}
+        inner, outer = (
+            [(theirs.index.stride_of(v), v.extent) for v in loops]
+            for loops in (other.loops, kernel.loops)
+        )
+        is_same = {*inner, *outer} == {*known} and len(inner) + len(outer) == len(total.loops)
+        if is_same and math.prod(size for _, size in outer) <= MOST_PARTS:
+            return [known[step] for step in outer]
+    return None
+
+
+def _far_loads(sum: Reduce) -> list[Load]:
+    return [e for e in sum.loads if is_far(e.buffer.nbytes) and e.index.is_affine]
+
+
+def _parts(
+    kernel: Kernel, total: Reduce, kept: Sequence[Variable], name: str
+) -> tuple[Kernel, Expr]:
+    """The kernel of a sum's parts, and the sum in terms of them."""
+    shape = tuple(v.extent for v in kept)
+    buffer = Buffer(name, Type(total.dtype, shape), "temporary")
+    each, every = (tuple(map(Variable, shape)) for _ in range(2))
+    rest = tuple(v for v in total.loops if v not in kept)
+    body = substitute(total.body, dict(zip(kept, map(as_index, each), strict=True)))
+    part = reduce(total.combine, rest, total.init, body)
+    places = [flatten([as_index(v) for v in loops], shape) for loops in (each, every)]
+    store = Store(buffer, places[0], part)
+    whole = reduce(total.combine, every, total.init, load(buffer, places[1]))
+    return Kernel(each, (store,), kernel.source), whole
 
 
 # -- long scatters to few places in pieces, each into a copy of its own ----------------------------
