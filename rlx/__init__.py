@@ -12,6 +12,10 @@ _collects = _gc.isenabled()
 _gc.disable()  # modules that load leave nothing to collect, and visiting them takes a fifth longer
 try:
     from . import ir as ir, numpy as numpy
+except Exception as _error:
+    if type(_error).__module__ != __name__:
+        raise
+    raise _error.with_traceback(None)  # a wrong setting, whichever file was being loaded
 finally:
     if _collects:
         if not _gc.get_freeze_count():

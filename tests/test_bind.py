@@ -121,6 +121,7 @@ def test_panels_of_both_operands_suit_one_product() -> None:
     x, a, b = (random.normal(size=shape) for shape in ((48, 900), (48, 2000), (2000, 900)))
     options = rlx.CompileOptions(fixed=2)
     program = rlx.Session("cpu").compile(lambda x, a, b: x + a @ b, x, a, b, options=options)
+    assert program.unprepared is not None
     result = program.unprepared.entry(x, *program.unprepared.prepare([a, b]))
     np.testing.assert_allclose(result, x + a @ b, rtol=1e-10, atol=1e-10)
 
@@ -266,7 +267,7 @@ def test_all_numbers_of_rows_read_the_same_panels(dtype: str, is_turned: bool) -
         return lax.dot_general(x, w, dims, preferred_element_type=sums) * 2 + b
 
     x = (10 * normal(150, depth)).astype(dtype)
-    options = {"deterministic": "batch"}
+    options: dict[str, Any] = {"deterministic": "batch"}
     program = rlx.jit(f, dynamic={"x": {0: "n"}}, **options).lower(w, x).compile()
     program.bind(w=w)
     is_grouped = dtype in host().grouped and not host().has_tiles
@@ -383,6 +384,16 @@ def test_threads_share_the_packing_of_large_matrices() -> None:
     program.bind(w=w)
     assert program._binding.code.executable.held[-1].nbytes > constants.PART
     close(program(x), np.asarray(x, np.float64) @ np.asarray(w, np.float64))
+
+
+def test_copies_are_dense_whatever_they_are_of(monkeypatch):
+    monkeypatch.setattr(bound_memory, "LARGE", 100)
+    monkeypatch.setattr(bound_memory, "PART", 64)  # some parts of each
+    x = np.arange(60, dtype="f4").reshape(5, 4, 3)
+    given = [x, x.T, x[:, ::2], x[::-1], np.asfortranarray(x), np.zeros((0, 3)), x[0, 0, 0, None]]
+    for made, old in zip(bound_memory.copies(given), given, strict=True):
+        assert made.flags.c_contiguous and made.base is not old
+        np.testing.assert_array_equal(made, old)
 
 
 def test_large_rooms_and_small_ones_are_alike():

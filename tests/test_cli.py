@@ -116,6 +116,13 @@ def test_info_knows_files_of_arrays_and_exports(rlx_prints, tmp_path):
     assert "export of" in out and "1 arrays of its own, 12 B" in out
 
 
+def test_info_knows_a_file_by_its_first_bytes(rlx_prints, tmp_path):
+    place = tmp_path / "blob"
+    place.write_bytes(b"GGUF" + (3).to_bytes(4, "little") + bytes(16))
+    _, out, _ = rlx_prints("info", str(place))
+    assert out.startswith("blob: 0 tensors")
+
+
 def test_bench_measures_reading_and_writing(rlx_prints, tmp_path):
     path = tmp_path / "tiny.gguf"
     write_llama(path, np.random.default_rng(0), ["q4_0"], layers=1, scaling="none", window=None)

@@ -61,9 +61,9 @@ def stored(shape: tuple[int, int], how: str, dtype: str, seed: int) -> np.ndarra
 
 
 def problem_of(a: np.ndarray, b: np.ndarray, gap: int, dtype: str, out: str) -> Problem:
-    strides = [s // x.itemsize for x in (a, b) for s in x.strides]
+    left, right = (Operand(x.strides[0] // x.itemsize, x.strides[1] // x.itemsize) for x in (a, b))
     (m, k), n = a.shape, b.shape[1]
-    return Problem(m, n, k, Operand(*strides[:2]), Operand(*strides[2:]), n + gap, dtype, out)
+    return Problem(m, n, k, left, right, n + gap, dtype, out)
 
 
 class Product:
@@ -73,7 +73,7 @@ class Product:
         module = Module()
         self.problem, self.parts = problem, parts
         self.plan = GemmPlan.of(problem, device, parts)
-        names = ["%a", "%b", "%c", "%scratch"]
+        names = ("%a", "%b", "%c", "%scratch")
         parameters = [*(("ptr", name) for name in names), ("i64", "%part"), *extra]
         f = module.function("product", parameters)
         places = Places(*names, "%part" if parts > 1 else "0")
@@ -251,7 +251,8 @@ def test_result_written_row_by_row(size: tuple[int, int, int]) -> None:
 
 
 def test_rows_that_crowd_in_the_cache_are_read_by_low_tiles() -> None:
-    given = problem_of(*(np.ones((512, 512)) for _ in range(2)), 0, "float64", "float64")
+    square = np.ones((512, 512))
+    given = problem_of(square, square, 0, "float64", "float64")
     caches = replace(host(), l1=48 << 10, vector_bytes=64, vector_registers=32)
     blocking = GemmPlan.of(given, caches, 2).blocking
     assert blocking is not None and not blocking.pack_a and blocking.tile.rows <= 8

@@ -198,6 +198,7 @@ def test_a_wrong_variable_is_an_error_in_a_new_process(variable, value, message)
     assert done.returncode == 1
     assert message in done.stderr and "  fix    " in done.stderr
     assert "where  <string>:1 in <module>" in done.stderr
+    assert "/trace/" not in done.stderr, "which file was being loaded"
     assert issubclass(ConfigError, RlxError)
 
 

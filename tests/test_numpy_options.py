@@ -13,7 +13,7 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx import nn
-from rlx.ir.errors import AxisError, DonatedError, StaticArgumentError
+from rlx.ir.errors import ArgumentError, AxisError, DonatedError, StaticArgumentError
 
 random = np.random.default_rng(0)
 X = random.normal(size=(3, 4)).astype(np.float32)
@@ -148,3 +148,13 @@ def test_fill_diagonal_wraps_in_a_tall_matrix(shape, wrap):
     found = rnp.fill_diagonal(wanted, 2.0, wrap)
     np.fill_diagonal(wanted, 2.0, wrap)
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap", "linear_ramp", "mean"])
+@pytest.mark.parametrize("transform", [lambda f: f, rlx.jit], ids=["eager", "jit"])
+def test_an_axis_without_elements_cannot_grow(mode: str, transform: Callable) -> None:
+    empty = rnp.zeros((2, 0))
+    with pytest.raises(ArgumentError, match="axis 1 of") as caught:
+        transform(lambda x: rnp.pad(x, 1, mode))(empty)
+    assert caught.value.where.startswith("test_numpy_options.py:")
+    assert rnp.pad(empty, ((1, 0), (0, 0)), mode).shape == (3, 0)

@@ -168,6 +168,17 @@ def test_wrong_settings_name_the_valid_ones(environment, what, fix):
     assert fix in caught.value.fix
 
 
+@pytest.mark.parametrize("word", ["0", "off", "None"])
+def test_words_turn_the_cache_on_disk_off(word):
+    assert from_environment({"RLX_CACHE": word}).cache is False
+    assert from_environment({"RLX_CACHE": "on"}).cache is True
+    assert str(from_environment({"RLX_CACHE": "/tmp/off"}).cache) == "/tmp/off"
+
+
+def test_the_keys_of_servers_are_no_unknown_setting():
+    assert from_environment({"RLX_API_KEYS": "a,b"}) == Settings()
+
+
 def test_settings_change_for_a_block():
     config = Config(Settings())
     with config.using(debug=4, check=True):

@@ -82,20 +82,27 @@ def shared_out(work: Callable[[int, int, int], object], sizes: Sequence[int]) ->
 
 
 def part_of(array: np.ndarray, part: int, parts: int) -> np.ndarray:
-    """A part of the bytes of a dense array."""
+    """A part of the bytes of a dense array, in its order of rows."""
+    assert array.flags.c_contiguous, "a part would be one of a copy"
     flat = array.reshape(-1).view(np.uint8)
     return flat[part * flat.size // parts : (part + 1) * flat.size // parts]
 
 
 def copies(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Copies of dense arrays, in one piece of memory."""
+    """Dense copies of arrays, in one piece of memory."""
     rooms = room_for([x.nbytes for x in arrays])
+    made = [room.view(x.dtype).reshape(x.shape) for room, x in zip(rooms, arrays, strict=True)]
 
-    def copy(number: int, *part: int) -> None:
-        np.copyto(part_of(rooms[number], *part), part_of(arrays[number], *part))
+    def copy(number: int, part: int, parts: int) -> None:
+        new, old = made[number], arrays[number]
+        if old.flags.c_contiguous:
+            np.copyto(part_of(new, part, parts), part_of(old, part, parts))
+            return
+        lines = slice(part * len(old) // parts, (part + 1) * len(old) // parts)
+        np.copyto(new[lines], old[lines])
 
     shared_out(copy, [x.nbytes for x in arrays])
-    return [room.view(x.dtype).reshape(x.shape) for room, x in zip(rooms, arrays, strict=True)]
+    return made
 
 
 def _threads() -> int:

@@ -17,7 +17,7 @@ HOUSE = __name__.split(".")[0] + "."
 PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + "/"
 # what calls rlx for the user, who did not write these lines
 LIBRARIES = frozenset(
-    "concurrent importlib jax jaxlib ml_dtypes numpy optree threading torch".split()
+    "concurrent importlib jax jaxlib ml_dtypes numpy optree runpy threading torch".split()
 )
 
 
