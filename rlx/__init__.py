@@ -15,7 +15,7 @@ try:
 except Exception as _error:
     if type(_error).__module__ != __name__:
         raise
-    raise _error.with_traceback(None)  # a wrong setting, whichever file was being loaded
+    raise _error.with_traceback(None) from None  # a wrong setting, whichever file was being loaded
 finally:
     if _collects:
         if not _gc.get_freeze_count():
