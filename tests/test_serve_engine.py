@@ -269,3 +269,15 @@ def test_devices_of_kernels_give_the_bits_of_requests_alone(device, monkeypatch)
         assert one.computed - computed < len(long) + 3  # a part was found
         assert written(short, long, tenant="c", urgent=True) == [other, alone, other]
         assert one.scheduler.preemptions
+
+
+def test_an_engine_stays_on_its_device():
+    model, options = small_model(), {"max_tokens": 3, "temperature": 1.0, "seed": 3, "logprobs": 2}
+    with rlx.device("reference"):
+        engine = Engine(model, cache="100K", page_size=4, step_tokens=8, max_sequences=2)
+        wanted = engine.generate([1, 2, 3], **options)
+    assert engine.generate([1, 2, 3], **options) == wanted
+    engine.swap_weights(model.weights)
+    assert engine.generate([1, 2, 3], **options) == wanted and engine._steps.device == "reference"
+    with pytest.raises(rlx.AttributeValueError, match="timeout is nan"):
+        engine.submit([1], timeout=float("nan"))

@@ -79,6 +79,26 @@ def test_misuse_is_named():
     assert len(weights) == 0 and weights.nbytes == 0
 
 
+def test_old_contents_count_while_they_are_used():
+    weights = WeightRegistry()
+    with weights.add("a", A):
+        weights.swap("a", B)
+        assert weights.nbytes == 48
+        weights.alias("b", of="a")
+    assert weights.nbytes == 24
+
+
+def test_a_name_that_goes_during_a_swap_is_unknown(monkeypatch):
+    weights = WeightRegistry()
+    weights.add("a", A)
+    hashed = WeightRegistry._handle
+    monkeypatch.setattr(
+        WeightRegistry, "_handle", lambda self, x: (self.remove("a"), hashed(self, x))[1]
+    )
+    with pytest.raises(rlx.UnknownNameError, match="no weights are named 'a'"):
+        weights.swap("a", B)
+
+
 def test_threads_count_together():
     weights = WeightRegistry()
     weights.add("a", A)

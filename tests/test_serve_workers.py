@@ -257,7 +257,7 @@ def test_a_request_that_kills_two_workers_is_refused(workers, alone):
     assert guilty.reason == "error" and "was ended by SIGSEGV" in str(guilty.error)
     assert workers.numbers()["restarts"] - before <= 4
     for how in ({}, {"seed": 5, "tenant": "another"}):  # random numbers change nothing
-        with pytest.raises(rlx.WorkerLostError, match="2 workers died over the request"):
+        with pytest.raises(rlx.WorkerLostError, match=r"[23] workers died over the request"):
             workers.submit([POISON, 8, 9], **options, **how)
     assert workers.generate("ab", **options) == alone("ab", **options)
 
@@ -323,7 +323,7 @@ def test_a_worker_that_starts_while_all_are_closed_is_told():
         assert how == "was ended"
 
     heard = [wire.to_bytes(wire.Failed(KeyError("mine")))]
-    lane = lanes.Lane(start, str)  # type: ignore[arg-type]
+    lane = lanes.Lane(start, bytes)  # type: ignore[arg-type]
     lane.run(lanes.Heard(lose, lose, lose), ends)  # type: ignore[arg-type]
     assert sent == [wire.to_bytes(wire.Stop())]
 

@@ -25,6 +25,7 @@ from ..trace.arguments import wrong
 MOST_KEPT = 64  # forms of a model that are kept ready
 SPACE = " ?"  # between parts of JSON: more would let a text go on for ever
 WORD = 32  # bits of a mask's numbers
+MOST_FUEL = 200_000  # of the library, for a regular expression: more holds each step up for 20 ms
 SECONDS, WALL = 1.0, 20.0  # of the processor, and of a busy machine, to read a schema
 TRY = """
 import signal, sys, llguidance
@@ -38,13 +39,16 @@ llguidance.LLMatcher.validate_grammar(sys.stdin.read())
 class Guide:
     """The tokens that one text may go on with; `Formats.guide` makes it.
 
-    A `matcher` of the library knows the form, `ends` are the tokens that end texts, of a
-    `vocabulary` of so many.
+    A `matcher` of the library knows the form, `first` are the tokens that a text may begin with,
+    `ends` those that end texts, of a `vocabulary` of so many.
     """
 
-    def __init__(self, matcher: Any, ends: Collection[int], vocabulary: int) -> None:
+    def __init__(
+        self, matcher: Any, first: np.ndarray, ends: Collection[int], vocabulary: int
+    ) -> None:
         self._matcher, self._ends, self._count = matcher, sorted(ends), vocabulary
-        self._next: Future[np.ndarray] = _threads().submit(self._allowed)
+        self._next: Future[np.ndarray] = Future()
+        self._next.set_result(first)
 
     def mask(self) -> np.ndarray:
         """The tokens that are allowed next, as bits of u32 numbers."""
@@ -52,7 +56,7 @@ class Guide:
 
     def take(self, token: int) -> None:
         """Go on with a `token`; what may follow is found in a thread."""
-        self._next = _threads().submit(self._allowed, token)
+        self._next = _threads().submit(self._after, token)
 
     @property
     def has_failed(self) -> bool:
@@ -60,19 +64,9 @@ class Guide:
         self.mask()
         return self._matcher.is_error()
 
-    def _allowed(self, token: int | None = None) -> np.ndarray:
-        if token is not None:
-            self._matcher.consume_token(token)
-        mask = np.zeros(-(-self._count // WORD), "uint32")
-        may_end = True
-        if not self._matcher.is_error():
-            found = np.frombuffer(self._matcher.compute_bitmask(), "uint32")[: len(mask)]
-            mask[: len(found)] = found
-            may_end = self._matcher.is_accepting() or not mask.any()
-        for end in self._ends:
-            bit = np.uint32(1 << end % WORD)
-            mask[end // WORD] = mask[end // WORD] | bit if may_end else mask[end // WORD] & ~bit
-        return mask
+    def _after(self, token: int) -> np.ndarray:
+        self._matcher.consume_token(token)
+        return _allowed(self._matcher, self._ends, self._count)
 
 
 @final
@@ -80,13 +74,18 @@ class Formats:
     """The forms of texts of a model.
 
     It has a tokenizer, which `written` gives as JSON, a `vocabulary` of so many tokens, and those
-    that are `ends` of texts.
+    that are `ends` of texts. Schemas that `are_tried` were read by another process before.
     """
 
     def __init__(
-        self, written: Callable[[], str] | None, vocabulary: int, ends: Collection[int]
+        self,
+        written: Callable[[], str] | None,
+        vocabulary: int,
+        ends: Collection[int],
+        are_tried: bool = False,
     ) -> None:
         self._written, self._vocabulary, self._ends = written, vocabulary, ends
+        self._are_tried = are_tried
         self._matcher = functools.lru_cache(MOST_KEPT)(self._compiled)
 
     def guide(
@@ -102,10 +101,12 @@ class Formats:
             return None
         if schema is not None and regex is not None:
             raise ArgumentError("generate: both schema and regex are given", fix="give one of them")
-        matcher = self._matcher(*(("schema", _written(schema)) if regex is None else _regex(regex)))
-        return Guide(matcher.deep_copy(), self._ends, self._vocabulary)
+        given = ("schema", _written(schema)) if regex is None else _regex(regex)
+        matcher, first = self._matcher(*given)
+        return Guide(matcher.deep_copy(), first, self._ends, self._vocabulary)
 
-    def _compiled(self, kind: str, text: str) -> Any:
+    def _compiled(self, kind: str, text: str) -> tuple[Any, np.ndarray]:
+        """What knows a form, and the tokens that texts may begin with."""
         library, tokens = _library(), self._tokens
         try:
             make = library.LLMatcher
@@ -115,21 +116,18 @@ class Formats:
                 else make.grammar_from_json_schema(text, overrides={"whitespace_pattern": SPACE})
             )
         except ValueError as error:
-            what = str(error)
-        else:
-            if kind == "schema" and _is_endless(grammar):
-                raise AttributeValueError(
-                    "generate: schema: it takes too long to find what texts it allows",
-                    fix="give a simpler one, with fewer patterns for the same text",
-                )
-            matcher = make(tokens, grammar, log_level=0)
-            what = matcher.get_error()
-        if what:
+            raise _refusal(kind, str(error)) from None
+        if kind == "schema" and not self._are_tried and _is_endless(grammar):
             raise AttributeValueError(
-                f"generate: {kind}: {' '.join(what.split())[:300]}",
-                fix="give a simpler one; see docs/serving.md for what can be given",
+                "generate: schema: it takes too long to find what texts it allows",
+                fix="give a simpler one, with fewer patterns for the same text",
             )
-        return matcher
+        most = {"initial_lexer_fuel": MOST_FUEL} if kind == "regex" else {}
+        matcher = make(tokens, grammar, log_level=0, limits=library.LLParserLimits(**most))
+        first = _allowed(matcher, self._ends, self._vocabulary)
+        if matcher.is_error():
+            raise _refusal(kind, matcher.get_error())
+        return matcher, first
 
     @lazy
     def _tokens(self) -> Any:
@@ -141,6 +139,27 @@ class Formats:
         return _library().LLTokenizer(
             self._written(), n_vocab=self._vocabulary, eos_token=sorted(self._ends)
         )
+
+
+def _allowed(matcher: Any, ends: Collection[int], count: int) -> np.ndarray:
+    """The tokens that a text may go on with, of so many, as bits of u32 numbers."""
+    mask = np.zeros(-(-count // WORD), "uint32")
+    may_end = True
+    if not matcher.is_error():
+        found = np.frombuffer(matcher.compute_bitmask(), "uint32")[: len(mask)]
+        mask[: len(found)] = found
+        may_end = matcher.is_accepting() or not mask.any()
+    for end in ends:
+        bit = np.uint32(1 << end % WORD)
+        mask[end // WORD] = mask[end // WORD] | bit if may_end else mask[end // WORD] & ~bit
+    return mask
+
+
+def _refusal(kind: str, what: str) -> AttributeValueError:
+    return AttributeValueError(
+        f"generate: {kind}: {' '.join(what.split())[:300]}",
+        fix="give a simpler one; see docs/serving.md for what can be given",
+    )
 
 
 def _is_endless(grammar: str) -> bool:

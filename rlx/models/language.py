@@ -11,9 +11,11 @@ from typing_extensions import Unpack
 
 from ..io.template import ChatTemplate
 from ..io.tokenizer import Tokenizer
+from ..ir.config import config
 from ..ir.errors import ArgumentError, BoundsError
 from ..ir.types import as_dtype
 from ..runtime import no_collection
+from ..runtime.devices import Device
 from ..runtime.session import default_session
 from ..trace.arguments import choice, count_of, instance_of, names_of, pair, wrong
 from ..trace.array import Array
@@ -92,18 +94,21 @@ class LanguageModel:
         page_size: int = PAGE,
         dtype: str | None = None,
         adapters: tuple[int, int] | None = None,
+        device: str | None = None,
     ) -> Steps:
         """The compiled steps with the weights bound, made when they are first asked for.
 
         Their pages hold `page_size` tokens each, as numbers of `dtype`, by default `page_dtype`.
-        `adapters` are how many they take and their greatest rank.
+        `adapters` are how many they take and their greatest rank. `device` computes them, by
+        default that of `rlx.device`.
         """
         name = as_dtype(self.page_dtype if dtype is None else dtype).name
         size, room = count_of("steps: page_size", page_size, 1), _room(adapters)
-        key = default_session().device, size, name, room
+        chosen = default_session().device if device is None else str(Device(device))
+        key = chosen, size, name, room
         if key not in self._made:
             given = self.config, self.weights, size, name, self._release, room
-            with no_collection:
+            with no_collection, config.using(device=chosen):
                 self._made[key] = Steps(*given, self._is_shared, self._check_file)
         return self._made[key]
 
@@ -120,11 +125,12 @@ class LanguageModel:
     def without_tokenizer(self, written: Callable[[], str]) -> LanguageModel:
         """The same model for those who give and take tokens alone.
 
-        `written` gives its tokenizer as JSON when it is needed for texts of a given form.
+        `written` gives its tokenizer as JSON when it is needed for texts of a given form, and who
+        gives a form has tried it.
         """
         other = copy.copy(self)
         other.tokenizer = other.template = None
-        other.formats = Formats(written, self.config.vocabulary, self.ends)
+        other.formats = Formats(written, self.config.vocabulary, self.ends, are_tried=True)
         return other
 
     def __repr__(self) -> str:

@@ -150,15 +150,24 @@ class Settled:
         self._is_plain = no_masks and all(row.is_plain for row in rows)
         self._mask: np.ndarray | None = None  # of all rows
 
-    def draw(self, logits: Any, history: Any, start: Any, count: Any, is_listed: bool) -> Drawn:
-        """Draw a token for each row; arguments are those of `draw`."""
+    def draw(
+        self,
+        logits: Any,
+        history: Any,
+        start: Any,
+        count: Any,
+        is_listed: bool,
+        device: str | None = None,
+    ) -> Drawn:
+        """Draw a token for each row on a `device`; other arguments are those of `draw`."""
+        device = device or default_device()
         if self._is_plain and not is_listed:
-            tokens, logprobs = (x.host().tolist() for x in _plain(default_device())(logits))
+            tokens, logprobs = (x.host().tolist() for x in _plain(device)(logits))
             return Drawn(tokens, logprobs, [])
         if self._mask is None:
             self._mask = self._bits(-(-logits.shape[1] // WORD))
         limits = {"ids": self._ids, "added": self._added, "mask": self._mask}
-        code, listed = _compiled(default_device()), np.array(is_listed)
+        code, listed = _compiled(device), np.array(is_listed)
         drawn = Drawn([], [], [])
         for rows in _parts((logits, history, start, count, self._how, limits)):
             found = [x.host().tolist() for x in code(*rows, listed)[: 4 if is_listed else 2]]
@@ -201,14 +210,14 @@ def _compiled(device: str) -> Any:
         draw,
         dynamic={**sizes, "how": dict.fromkeys(DTYPES, rows), "limits": limits},
         device=device,
-        **device_options(),
+        **device_options(device),
     )
 
 
 @functools.cache
 def _plain(device: str) -> Any:
     """`likeliest` for any number of rows, on a device."""
-    return jit(likeliest, dynamic={"logits": {0: "rows"}}, device=device, **device_options())
+    return jit(likeliest, dynamic={"logits": {0: "rows"}}, device=device, **device_options(device))
 
 
 def likeliest(logits: Any) -> tuple[Any, Any]:

@@ -60,7 +60,7 @@ class Steps:
         check: Callable[[], None] = lambda: None,
     ) -> None:
         check()
-        self._check = check
+        self._check, self.device = check, default_session().device
         self.adapters, self._stacks = adapters, ()
         self.model, self._page = model, (size, model.kv_heads, model.head_size, dtype)
         table = {name: x for name, x in weights.items() if name != "layers"}
@@ -239,8 +239,8 @@ def bound(
     return compiled
 
 
-def device_options() -> dict[str, Any]:
-    """Options of `jit`, for the device: open sizes and equal bits where it has them."""
-    backend = default_session().backend
+def device_options(device: str | None = None) -> dict[str, Any]:
+    """Options of `jit`, for a device: open sizes and equal bits where it has them."""
+    backend = default_session(device).backend
     found: dict[str, Any] = {} if backend.target.has_symbolic_sizes else {"specialize": True}
     return found if backend.invariant_target is None else {**found, "deterministic": "batch"}

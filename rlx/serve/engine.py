@@ -121,6 +121,14 @@ def check_linked(after: Any, listener: Any) -> None:
         callable_of("submit: listener", listener)
 
 
+def time_limit(given: Any) -> float | None:
+    """Check the seconds that a request may take; None for any number."""
+    found = None if given is None else float(number("submit: timeout", given))
+    if found != found:
+        raise AttributeValueError("submit: timeout is nan", fix="give seconds, or None")
+    return found
+
+
 def tenant_of(given: Any) -> str:
     """Check the name of a tenant."""
     return instance_of("submit: tenant", given, str, "a text", "give a text")
@@ -193,7 +201,7 @@ class Engine(Writer):
         self.version = Version(model)  # of the weights
         self._pages = PagedSteps(self._steps, count)
         self._guess = guesser(model, draft, count_of("guesses", guesses), count, size, name)
-        self._draw, self._poisons = Drawing(), flag("poison", poison)
+        self._draw, self._poisons = Drawing(self._steps.device), flag("poison", poison)
         self.steps = self.computed = self.written = 0  # steps, tokens computed, tokens written
         self.guessed = self.right = 0  # guesses, and how many of them were right
         self.error: BaseException | None = None  # what ended it
@@ -230,7 +238,7 @@ class Engine(Writer):
             raise _ended(self.error)
         check_linked(after, listener)
         text = self.model.text(prompt, **options)
-        seconds = None if timeout is None else number("submit: timeout", timeout)
+        seconds = time_limit(timeout)
         with self._lock, ExitStack() as undo:
             handle = None if adapter is None else self.adapters.take(adapter)
             if handle is not None:
@@ -272,7 +280,7 @@ class Engine(Writer):
         """Compute requests that come from now on with the weights of a `version`."""
         with self._lock:
             self.version, self.model = version, version.model
-            self._steps = version.model.steps(*self._kind)
+            self._steps = version.model.steps(*self._kind, device=self._steps.device)
 
     def cancel(self, ticket: Ticket) -> None:
         """End the request of a `ticket` where it is."""
@@ -369,11 +377,13 @@ class Engine(Writer):
         # all ways to draw, since memory is taken as it is written to
         how = Sampling(1.0, top_k=1, min_p=0.5, frequency_penalty=0.5, logit_bias={0: 1.0})
         others = {few_tokens(n) for n in range(most + 1, tokens + 1)}
+        device = self._steps.device
         with self._turn:
             for count, rows in [*((n, n) for n in range(1, most + 1)), *((n, 1) for n in others)]:
                 logits = self._computed(batch_of_nobody(count, rows))
                 zeros = np.zeros((rows, 1), "int32")
-                Settled([how] * rows).draw(logits, zeros, zeros[:, 0], zeros[:, 0] + 1, True)
+                begins = zeros[:, 0]
+                Settled([how] * rows).draw(logits, zeros, begins, begins + 1, True, device)
             if self.steps:  # pages hold something
                 return
             with self._lock:

@@ -53,9 +53,10 @@ def guesser(
 
 @final
 class Drawing:
-    """Draws next tokens; settings of the same texts are made arrays of once."""
+    """Draws next tokens on a `device`; settings become arrays once for the same texts."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
+        self._device = device
         self._last: list[Sampling] = []
         self._settled: Settled | None = None
 
@@ -71,7 +72,7 @@ class Drawing:
             tokens = [*text.prompt, *text.tokens, *before]
             row[: len(tokens)] = tokens
         how, is_listed = self._how(texts), any(x.is_listed for x in texts)
-        return how.draw(logits, history, start, count, is_listed)
+        return how.draw(logits, history, start, count, is_listed, self._device)
 
     def _how(self, texts: Sequence[Text]) -> Settled:
         now, is_free = [x.sampling for x in texts], all(x.guide is None for x in texts)
@@ -139,7 +140,7 @@ class Draft:
 
     def __init__(self, model: LanguageModel, count: int, pages: int, size: int, dtype: str) -> None:
         self._count, self._steps = count, model.steps(size, dtype)
-        self._pages, self._draw = PagedSteps(self._steps, pages), Drawing()
+        self._pages, self._draw = PagedSteps(self._steps, pages), Drawing(self._steps.device)
 
     def __call__(
         self, scheduler: Scheduler, texts: Mapping[Request, Text], lock: threading.RLock

@@ -30,7 +30,6 @@ from .wire import (
     Submit,
     Swap,
     Told,
-    Vocabulary,
     from_bytes,
     options_of,
     options_text,
@@ -128,10 +127,10 @@ class Job:
 class Lane:
     """A worker, which is replaced when it dies, and the thread that hears it.
 
-    `start` starts one, `vocabulary` gives the tokenizer as JSON.
+    `start` starts one, `vocabulary` gives a message with the tokenizer, as bytes.
     """
 
-    def __init__(self, start: Callable[[], Process], vocabulary: Callable[[], str]) -> None:
+    def __init__(self, start: Callable[[], Process], vocabulary: Callable[[], bytes]) -> None:
         self._start, self._vocabulary = start, vocabulary
         self.process: Process | None = None
         self.is_ready, self.since = False, 0.0  # when it became so
@@ -165,7 +164,7 @@ class Lane:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def post(self, message: Any) -> None:
-        """Send a message, without waiting until it is taken."""
+        """Send a message, or what a function makes, without waiting until it is taken."""
         self._outbox.put(message)
 
     def give(
@@ -190,7 +189,7 @@ class Lane:
             self.post(Attach(adapter.key, adapter.tree))
         if job.ticket.text.guide is not None and not self._knows_vocabulary:
             self._knows_vocabulary = True
-            self.post(Vocabulary(self._vocabulary()))
+            self.post(self._vocabulary)
         job.lane, self.jobs[job.number] = self, job
         self.probe = job if job.is_suspect else None
         self.post(job.message(now, after))
@@ -251,7 +250,8 @@ def _heard(process: Process) -> Any:
 def _send(process: Process, outbox: queue.SimpleQueue[Any]) -> None:
     try:
         while (message := outbox.get()) is not None:
-            process.connection.send_bytes(to_bytes(message))
+            found = to_bytes(message) if isinstance(message, tuple) else message()
+            process.connection.send_bytes(found)
     except Torn as error:
         process.kill(f"was ended after {type(error).__name__}: {error}")
     except OSError:  # who should hear it is dead

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, final
+from weakref import WeakSet
 
 from .. import numpy as rnp
 from ..ir.errors import AttributeValueError, InUseError, StructureError, UnknownNameError
@@ -83,6 +84,7 @@ class WeightRegistry:
     def __init__(self) -> None:
         self._named: dict[str, Handle] = {}
         self._contents: dict[str, Handle] = {}
+        self._left = WeakSet[Handle]()  # those without a name
 
     def add(self, name: str, tree: Any) -> Handle:
         """Give the arrays of `tree` a `name`; the handle of that content is given back.
@@ -109,14 +111,16 @@ class WeightRegistry:
         compiled for them is used again. An unknown name is an
         `UnknownNameError`.
         """
-        old, found = self[name], self._handle(tree)
-        before, after = signature(old.tree), signature(found.tree)
-        if before != after:
-            raise StructureError(
-                f"the new weights of {name!r} are {after}, the old ones {before}",
-                fix="give arrays of the same structure, shapes and dtypes, or another name",
-            )
+        self[name]  # an unknown name is one before all is hashed
+        found = self._handle(tree)
+        after = signature(found.tree)
         with _LOCK:
+            before = signature(self[name].tree)
+            if before != after:
+                raise StructureError(
+                    f"the new weights of {name!r} are {after}, the old ones {before}",
+                    fix="give arrays of the same structure, shapes and dtypes, or another name",
+                )
             self._unname(name)
             return self._name(name, found)
 
@@ -136,9 +140,10 @@ class WeightRegistry:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all contents, each counted once."""
+        """The bytes of all contents, each counted once, and of old ones that are pinned."""
         with _LOCK:
-            return sum(handle.nbytes for handle in self._contents.values())
+            left = {x for x in self._left if x.pins and not x.names}
+            return sum(handle.nbytes for handle in (*self._contents.values(), *left))
 
     def __getitem__(self, name: str) -> Handle:
         with _LOCK:
@@ -190,6 +195,7 @@ class WeightRegistry:
         handle.names.discard(name)
         if not handle.names:
             del self._contents[handle.key]
+            self._left.add(handle)
 
 
 def content_key(tree: Any) -> str:

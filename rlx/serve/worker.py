@@ -42,7 +42,9 @@ from .wire import (
 )
 
 IDLE = 0.25  # seconds that a worker without work waits for a message at a time
+SHORT = 0.002  # where something else is to come
 BEAT = 1.0  # seconds between signs of life of one that begins
+Asked = tuple[Submit, Future[Any] | None]  # a request, and the form of its text
 
 
 def serve(connection: Any, life: Life, make: Callable[[], Engine], patience: float) -> None:
@@ -115,13 +117,14 @@ class _Served:
         self._thread = ThreadPoolExecutor(1, "rlx.serve.weights")
         self._versions: dict[int, Future[Version]] = {0: Future()}
         self._versions[0].set_result(engine.version)
-        self._early: list[Submit] = []  # requests whose weights are not there yet
+        self._readers = ThreadPoolExecutor(1, "rlx.serve.forms")
+        self._early: list[Asked] = []  # requests whose weights or forms are not there yet
 
     def run(self) -> None:
         """Compute until nothing more is needed."""
         is_busy, before = True, self._engine.numbers()
         while not is_orphan():
-            while self._connection.poll(0 if is_busy else IDLE):
+            while self._connection.poll(0 if is_busy else SHORT if self._early else IDLE):
                 message = from_bytes(self._connection.recv_bytes(MOST_BYTES), TO_WORKERS)
                 if isinstance(message, Stop):
                     return
@@ -129,8 +132,8 @@ class _Served:
                 is_busy = True
             self._life.beat(self._patience)
             early, self._early = self._early, []
-            for submit in early:
-                self._submit(submit)
+            for asked in early:
+                self._submit(*asked)
             is_busy = self._engine.step()
             told = Told(list(self._news()), self._engine.numbers())
             if told.news or told.numbers != before:
@@ -145,9 +148,9 @@ class _Served:
     ) -> None:
         match message:
             case Submit():
-                self._submit(message)
+                self._submit(message, self._form(message))
             case Cancel(number):
-                self._early = [x for x in self._early if x.number != number]
+                self._early = [x for x in self._early if x[0].number != number]
                 ticket = self._tickets.pop(number, None)
                 if ticket is not None:  # it may have ended meanwhile
                     self._engine.cancel(ticket)
@@ -166,14 +169,23 @@ class _Served:
         """The weights of a file, ready to compute with; steps go on meanwhile."""
         return self._engine.prepared(read_weights(path, self._engine.model.weights))
 
-    def _submit(self, message: Submit) -> None:
+    def _form(self, message: Submit) -> Future[Any] | None:
+        """The form of a request's text, if it has one, read in a thread: steps go on meanwhile."""
+        options = options_of(message.options)
+        form = options.get("schema"), options.get("regex")
+        guide = self._engine.model.formats.guide
+        return None if form == (None, None) else self._readers.submit(guide, *form)
+
+    def _submit(self, message: Submit, form: Future[Any] | None) -> None:
         version = self._versions.get(message.weights)
-        if version is not None and not version.done():
-            self._early.append(message)
+        if not all(x is None or x.done() for x in (version, form)):
+            self._early.append((message, form))
             return
         number, after = message.number, message.after
         sooner = None if after is None else self._tickets.get(after)
         try:
+            if form is not None:
+                form.result()
             self._engine.use(_there(version))
             ticket = self._engine.submit(
                 message.prompt,

@@ -18,6 +18,7 @@ who does so in company after four, and innocent ones go on.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
@@ -29,17 +30,17 @@ from typing import Any, Self, final
 from ..ir.errors import DeviceFailure, QueueFullError, WorkerLostError
 from ..models.language import LanguageModel
 from ..trace.arguments import bytes_of, callable_of, count_of
-from ..trace.axes import integer, number
+from ..trace.axes import integer
 from ..workers.pool import MOST_KILLS, pickled, processors, seconds
 from ..workers.process import ENDED, SOON, Process, check_memory
 from .adapters import Adapters
-from .engine import Engine, Ticket, check_linked, check_ticket, check_weights, tenant_of
+from .engine import Engine, Ticket, check_linked, check_ticket, check_weights, tenant_of, time_limit
 from .lanes import Heard, Job, Lane
 from .pages import PagePool
 from .scheduler import Request, check_fits
 from .weight_files import WeightFiles
 from .weights import Handle
-from .wire import Began, Cancel, Stop, Told
+from .wire import Began, Cancel, Stop, Told, Vocabulary, to_bytes
 from .worker import serve
 from .writer import Writer
 
@@ -109,7 +110,8 @@ class Workers(Writer):
         self._news = threading.Condition(threading.RLock())
         self._swap = threading.Lock()  # held by who writes weights
         tokenizer = model.tokenizer
-        vocabulary = str if tokenizer is None else tokenizer.to_json
+        written = str if tokenizer is None else tokenizer.to_json
+        vocabulary = functools.cache(lambda: to_bytes(Vocabulary(written())))
         self._lanes = [Lane(start, vocabulary) for _ in range(count)]
         heard = Heard(self._begin, self._hear, self._lose), self.ends
         self._threads = [
@@ -169,7 +171,7 @@ class Workers(Writer):
         """A ticket for a prompt; what the engine of a worker would refuse is refused."""
         others = {name: x for name, x in options.items() if name not in OF_REQUESTS}
         text = self.model.text(prompt, **others)
-        limit = None if timeout is None else number("submit: timeout", timeout)
+        limit = time_limit(timeout)
         request = Request(
             text.prompt,
             max(text.limit, 1),
