@@ -146,13 +146,13 @@ class _Part:
     def write(self) -> None:
         """Write the attention of its tokens, tile after tile."""
         f, begin, end = self.f, self.begin, self.end
-        stop = end.token
+        self.stop = end.token
         if self.left:
             has_more = f.emit(f"icmp sgt i64 {end.segments}, 0")
-            stop = f.emit(f"add i64 {stop}, {f.emit(f'zext i1 {has_more} to i64')}")
+            self.stop = f.emit(f"add i64 {end.token}, {f.emit(f'zext i1 {has_more} to i64')}")
         following = f.reserve("i64", 8)
         f.do(f"store i64 {begin.token}, ptr {following}")
-        with f.loop(begin.token, stop) as loop:
+        with f.loop(begin.token, self.stop) as loop:
             is_next = f.emit(f"icmp eq i64 {loop.index}, {f.emit(f'load i64, ptr {following}')}")
             with f.when(is_next):
                 self._tile(loop.index, following)
@@ -171,7 +171,7 @@ class _Part:
             is_whole = f.emit(f"xor i1 {is_piece}, true")
             count = f.emit(f"select i1 {is_piece}, i64 1, i64 {count}")
         f.do(f"store i64 {f.emit(f'add i64 {token}, {count}')}, ptr {following}")
-        with tokens.each_group(token, count) as own:
+        with tokens.each_group(token, count, self.stop) as own:
             length = f.emit(f"shl i64 1, {span.shift}")
             end = f.emit(f"add i64 {own.high}, {f.emit(f'sub i64 {length}, 1')}")
             first, last = (f.emit(f"lshr i64 {x}, {span.shift}") for x in (own.low, end))

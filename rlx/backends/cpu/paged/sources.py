@@ -23,13 +23,22 @@ SCALES = 5
 
 
 @record
+class Later:
+    """The positions that are read after a block: of the same text, or of the next one."""
+
+    table: str
+    base: str  # the first one
+    end: str  # behind the last one
+
+
+@record
 class Seen:
     """The positions of a block that a token sees."""
 
     base: str  # where the block begins
     low: str
     high: str
-    end: str  # behind the last position that the token sees at all
+    later: Later
 
 
 @record
@@ -82,35 +91,41 @@ class Pages:
         self.numbers = Numbers(f, sizes.wide, sizes.lanes)
 
     def begin(self, sequence: str) -> None:
-        """Find the table of a sequence."""
+        """Begin to read a sequence."""
+        self.last_page = self.f.emit(f"sub i64 {self.f.number(self.p.pages)}, 1")
+        self.table = self.table_of(sequence)
+
+    def table_of(self, sequence: str) -> str:
+        """The table of a sequence."""
         f, p = self.f, self.p
-        self.last_page = f.emit(f"sub i64 {f.number(p.pages)}, 1")
         last = f.emit(f"sub i64 {f.number(p.sequences)}, 1")
         own = self.numbers.clamped(sequence, last)
         place = f.emit(f"mul i64 {own}, {f.number(p.table)}")
-        self.table = f.offset(self.pointers[3], "i32", place)
+        return f.offset(self.pointers[3], "i32", place)
 
-    def place(self, position: str) -> str:
+    def place(self, position: str, table: str = "") -> str:
         """The row of a position's first key in the pool: its page, its place there."""
         f, p = self.f, self.p
         number = f.emit(f"udiv i64 {position}, {p.size}")
         place = f.emit(f"urem i64 {position}, {p.size}")
-        page = self.numbers.clamped(self.numbers.integer(self.table, number), self.last_page)
+        page = self.numbers.clamped(
+            self.numbers.integer(table or self.table, number), self.last_page
+        )
         row = f.emit(f"add i64 {f.emit(f'mul i64 {page}, {p.size}')}, {place}")
         return f.emit(f"mul i64 {row}, {p.groups}")
 
     def rows(self, seen: Seen, at: str) -> Rows:
         """Rows; of positions behind the last run those of that run."""
         f = self.f
-        first = f.emit(f"add i64 {seen.base}, {at}")
-        later = f.emit(f"add i64 {first}, {BLOCK}")
-        return Rows(self._rows(first, seen.high), self._rows(later, seen.end))
+        first, later = (f.emit(f"add i64 {x}, {at}") for x in (seen.base, seen.later.base))
+        rows = self._rows(later, seen.later.end, seen.later.table)
+        return Rows(self._rows(first, seen.high, self.table), rows)
 
-    def _rows(self, first: str, high: str) -> list[str]:
+    def _rows(self, first: str, high: str, table: str) -> list[str]:
         f, p, rows = self.f, self.p, []
         for start in range(0, p.lanes, p.run):
             position = f.emit(f"add i64 {first}, {start}")
-            row = self.place(self._within(position, high))
+            row = self.place(self._within(position, high), table)
             rows += [f.emit(f"add i64 {row}, {i * p.groups}") for i in range(p.run)]
         return rows
 
@@ -132,8 +147,9 @@ class Pages:
     def row(self, seen: Seen, start: str, group: str) -> Rows:
         """The row of the first position of a run."""
         own = self.place(self._within(start, seen.high))
-        later = self.f.emit(f"add i64 {start}, {BLOCK}")
-        return self.of_group(Rows([own], [self.place(self._within(later, seen.end))]), group)
+        at, later = self.f.emit(f"sub i64 {start}, {seen.base}"), seen.later
+        row = self._within(self.f.emit(f"add i64 {later.base}, {at}"), later.end)
+        return self.of_group(Rows([own], [self.place(row, later.table)]), group)
 
     def key(self, row: str, chunk: int) -> str:
         """Some numbers of a key, wide."""

@@ -14,7 +14,7 @@ from ..llvm.text import Function
 from .block import Block, Of, Results
 from .shares import Span, Spans
 from .sizes import BLOCK, MANY, Sizes
-from .sources import Copied, Pages, Seen, Source
+from .sources import Copied, Later, Pages, Seen, Source
 
 
 @record
@@ -28,6 +28,7 @@ class Own:
     groups: str  # how many at a time
     low: str  # the first position that one of them sees
     high: str  # behind the last one
+    following: Later  # the first positions of the text after this one
 
 
 class Tokens:
@@ -61,10 +62,11 @@ class Tokens:
         return loop.values[0]
 
     @contextmanager
-    def each_group(self, token: str, count: str) -> Iterator[Own]:
+    def each_group(self, token: str, count: str, stop: str) -> Iterator[Own]:
         """Begin `count` tokens: once for all groups, or for each group."""
         f, p = self.f, self.p
         self.pages.begin(self.numbers.integer(self.pointers[4], token))
+        following = self._following(f.emit(f"add i64 {token}, {count}"), stop)
         is_few = f.emit(f"icmp slt i64 {count}, {MANY}")
         needed = f.emit(f"mul i64 {count}, {p.groups}")
         fits = f.emit(f"and i1 {is_few}, {f.emit(f'icmp ule i64 {needed}, {p.slots}')}")
@@ -85,7 +87,30 @@ class Tokens:
                     self.numbers.extreme("smin", loop.values[0], span.low),
                     self.numbers.extreme("smax", loop.values[1], span.high),
                 ]
-            yield Own(token, count, is_few, groups.index, step, *loop.values)
+            yield Own(token, count, is_few, groups.index, step, *loop.values, following)
+
+    def _following(self, token: str, stop: str) -> Later:
+        """The first positions that a token before `stop` sees; if there is none, the end is 0."""
+        f = self.f
+        last = f.emit(f"sub i64 {f.number(self.p.tokens)}, 1")
+        other = self.numbers.extreme("smin", token, last)
+        span = self.spans.of(other)
+        table = self.pages.table_of(self.numbers.integer(self.pointers[4], other))
+        is_there = f.emit(f"icmp slt i64 {token}, {stop}")
+        end = f.emit(f"select i1 {is_there}, i64 {span.high}, i64 0")
+        return Later(table, f.emit(f"and i64 {span.low}, {-BLOCK}"), end)
+
+    def _later(self, own: Own, base: str, high: str) -> Later:
+        """What is read after a block of a token that sees positions before `high`."""
+        f, other = self.f, own.following
+        after = f.emit(f"add i64 {base}, {BLOCK}")
+        is_over = f.emit(f"icmp sge i64 {after}, {high}")
+        is_there = f.emit(f"icmp slt i64 {other.base}, {other.end}")
+        goes_over = f.emit(f"and i1 {is_over}, {is_there}")
+        pairs = ("ptr", other.table, self.pages.table), ("i64", other.base, after)
+        table, first = (f.emit(f"select i1 {goes_over}, {k} {x}, {k} {y}") for k, x, y in pairs)
+        end = f.emit(f"select i1 {goes_over}, i64 {other.end}, i64 {high}")
+        return Later(table, first, end)
 
     def _state(self, token: str, group: str, groups: str) -> str:
         f = self.f
@@ -114,7 +139,7 @@ class Tokens:
             with f.when(own.is_few):
                 self._block(own, base, self.pages)
             with f.when(f.emit(f"xor i1 {own.is_few}, true")):
-                seen = self._seen(base, own.low, own.high)
+                seen = self._seen(own, base, own.low, own.high)
                 self.copied.copy(self.pages, seen, own.group)
                 self._block(own, base, self.copied)
 
@@ -126,16 +151,16 @@ class Tokens:
                 if source is self.copied and write == self.block.scores:
                     part = own.group, tokens.index, own.count
                     self.pages.ask_for_part(base, own.high, *part)
-                seen = self._seen(base, *self._ends(tokens.index))
+                seen = self._seen(own, base, *self._ends(tokens.index))
                 with f.when(f.emit(f"icmp slt i64 {seen.low}, {seen.high}")):
                     slot = f.emit(f"mul i64 {tokens.index}, {own.groups}")
                     write(source, Of(slot, own.group, own.groups), seen)
 
-    def _seen(self, base: str, low: str, high: str) -> Seen:
+    def _seen(self, own: Own, base: str, low: str, high: str) -> Seen:
         """What is seen of a block."""
         numbers, end = self.numbers, self.f.emit(f"add i64 {base}, {BLOCK}")
         first, last = numbers.extreme("smax", low, base), numbers.extreme("smin", high, end)
-        return Seen(base, first, last, high)
+        return Seen(base, first, last, self._later(own, base, high))
 
     def _ends(self, token: str) -> tuple[str, str]:
         f = self.f
