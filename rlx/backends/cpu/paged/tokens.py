@@ -87,10 +87,11 @@ class Tokens:
                     self.numbers.extreme("smin", loop.values[0], span.low),
                     self.numbers.extreme("smax", loop.values[1], span.high),
                 ]
-            yield Own(token, count, is_few, groups.index, step, *loop.values, following)
+            low, high = loop.values
+            yield Own(token, count, is_few, groups.index, step, low, high, following)
 
     def _following(self, token: str, stop: str) -> Later:
-        """The first positions that a token before `stop` sees; if there is none, the end is 0."""
+        """What a token sees first; the end is 0 if it is not before `stop`."""
         f = self.f
         last = f.emit(f"sub i64 {f.number(self.p.tokens)}, 1")
         other = self.numbers.extreme("smin", token, last)
