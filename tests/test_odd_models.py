@@ -12,6 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+import tokenizers
 from gguf_writer import gguf, info, row
 from test_model_files import write_folder
 
@@ -134,6 +135,44 @@ def test_odd_configurations_are_named(tmp_path, changes, says):
     with pytest.raises(FileFormatError) as raised:
         rlx.models.load(tmp_path)
     assert says in raised.value.what and raised.value.fix
+
+
+def test_configurations_say_where_positions_begin_and_windows_end(tmp_path):
+    """As the classes of transformers read them."""
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
+    write_folder(tmp_path, "llama", rope_parameters={**yarn, "rope_theta": 10000.0})
+    whole = np.array(rlx.models.load(tmp_path).config.frequencies)
+    write_folder(tmp_path, "llama", rope_scaling={**yarn, "truncate": False}, rope_theta=10000.0)
+    exact = np.array(rlx.models.load(tmp_path).config.frequencies)
+    half, plain = len(exact), 10000.0 ** (-np.arange(len(exact)) / len(exact))
+    ends = [np.log(512 / (turns * 2 * np.pi)) * half / np.log(10000.0) for turns in (32, 1)]
+    for found, (first, last) in ((exact, ends), (whole, (np.floor(ends[0]), np.ceil(ends[1])))):
+        share = np.clip((np.arange(half) - first) / (last - first), 0, 1)
+        np.testing.assert_allclose(found, plain * (1 - share * 3 / 4), rtol=1e-12)
+    write_folder(tmp_path, "qwen2", sliding_window=4)
+    assert rlx.models.load(tmp_path).config.window is None
+
+
+def test_a_model_without_a_head_must_be_tied(tmp_path):
+    write_folder(tmp_path, "llama", tie_word_embeddings=False)
+    path = tmp_path / "model.safetensors"
+    rlx.models.load(tmp_path)
+    rlx.save(path, {n: np.asarray(x) for n, x in rlx.io.open(path).items() if "lm_head" not in n})
+    with pytest.raises(FileFormatError, match=r"no tensor 'lm_head\.weight'"):
+        rlx.models.load(tmp_path)
+
+
+def test_tokens_that_only_the_model_has_are_no_text(tmp_path):
+    """Embeddings may have more rows than there are tokens."""
+    write_folder(tmp_path, "llama")
+    vocabulary = {f"{chr(97 + i)}": i for i in range(4)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
+    (tmp_path / "tokenizer.json").write_text(tokenizer.to_str())
+    model = rlx.models.load(tmp_path)
+    found = model.generate("ab", max_tokens=9, temperature=9.0, seed=1)
+    assert max(found.tokens) > 3 and len(found.text.replace(" ", "")) < 9
+    with pytest.raises(rlx.BoundsError, match="no token 4"):
+        model.tokenizer.decode([4])
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "int8", "bool", "complex64"])

@@ -203,7 +203,7 @@ class Tokenizer:
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
         """Yield the text of each of `ids` as it comes; half a letter waits for the rest."""
-        count, hidden, letters = len(self), self._hidden, _Letters("Strip" in self._decoder)
+        count, hidden, letters = self.end, self._hidden, _Letters("Strip" in self._decoder)
         stream = _library().decoders.DecodeStream(skip_special_tokens=True)
         for number in ids:
             if type(number) is not int or not 0 <= number < count:
@@ -212,6 +212,11 @@ class Tokenizer:
                 yield "" if number in hidden else letters.add(self.bytes_of(number))
             else:
                 yield stream.step(self._inner, number) or ""
+
+    @lazy
+    def end(self) -> int:
+        """One more than the greatest number of a token; some numbers may be no token's."""
+        return max(len(self), 1 + max(self._added, default=-1))
 
     @lazy
     def _hidden(self) -> frozenset[int]:
@@ -245,9 +250,9 @@ class Tokenizer:
     def _checked(self, ids: Iterable[int]) -> list[int]:
         numbers = [integer("decode: a token", i) for i in members("decode: the tokens", ids)]
         for i in numbers:
-            if not 0 <= i < len(self):
+            if not 0 <= i < self.end:
                 raise BoundsError(
-                    f"decode: there is no token {i}", fix=f"give numbers from 0 to {len(self) - 1}"
+                    f"decode: there is no token {i}", fix=f"give numbers from 0 to {self.end - 1}"
                 )
         return numbers
 

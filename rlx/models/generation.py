@@ -110,12 +110,15 @@ class StoppedText:
         self._pieces = (
             None if tokenizer is None else tokenizer.stream(iter(self._fed.popleft, None))
         )
+        self._count = 0 if tokenizer is None else tokenizer.end
         self._stops, self._waiting = tuple(stops), ""
         self.whole, self.is_stopped = "", False
 
     def add(self, token: int) -> str:
         """Add a token; the text that is sure by now."""
-        if self._pieces is None:
+        if (
+            self._pieces is None or token >= self._count
+        ):  # some models have more, which mean nothing
             return ""
         self._fed.append(token)
         piece = next(self._pieces)

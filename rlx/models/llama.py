@@ -170,18 +170,27 @@ def llama3_scaling(
 
 
 def yarn_scaling(
-    plain: np.ndarray, base: float, factor: float, fast: float, slow: float, context: int
+    plain: np.ndarray,
+    base: float,
+    factor: float,
+    fast: float,
+    slow: float,
+    context: int,
+    is_whole: bool = True,
 ) -> np.ndarray:
     """YaRN (Peng et al., 2023): as above, with a ramp over the numbers of the pairs.
 
     Pairs of more than `fast` turns within the `context` of training stay, those of less than `slow`
-    are divided by the factor.
+    are divided by the factor. `is_whole` says that the ramp is from pair to pair.
     """
     size = 2 * len(plain)
 
     def number(turns: float) -> float:
         return size * math.log(context / (turns * 2 * math.pi)) / (2 * math.log(base))
 
-    first, last = max(math.floor(number(fast)), 0), min(math.ceil(number(slow)), size - 1)
+    first, last = number(fast), number(slow)
+    if is_whole:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, size - 1)
     share = np.clip((np.arange(len(plain)) - first) / max(last - first, 1e-3), 0, 1)
     return plain * (1 - share + share / factor)

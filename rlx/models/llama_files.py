@@ -36,7 +36,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "window": ("attention.sliding_window", "sliding_window"),
     "has_window": ("", "use_sliding_window"),
     "activation": ("", "hidden_act"),
-    "base": ("rope.freq_base", "rope_theta", "rope_parameters.rope_theta"),
+    "base": ("rope.freq_base", "rope_parameters.rope_theta", "rope_theta"),
     "scaling": ("rope.scaling.type", *_scaling("rope_type", "rope_type", "type")),
     "factor": ("rope.scaling.factor", *_scaling("factor")),
     "old_factor": ("rope.scale_linear", ""),  # of GGUF files of 2023
@@ -49,6 +49,8 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "magnitude": ("", *_scaling("attention_factor")),
     "times": ("rope.scaling.attn_factor", ""),
     "mscale": ("", *_scaling("mscale")),
+    "is_whole": ("", *_scaling("truncate")),
+    "is_tied": ("", "tie_word_embeddings"),
     "low_turns": ("", *_scaling("low_freq_factor")),
     "high_turns": ("", *_scaling("high_freq_factor")),
 }
@@ -93,7 +95,11 @@ def read_llama(
         refuse(f"heads have {head_size} features, which part in no pairs to turn")
     if architecture.startswith("qwen"):
         given.only("has_window", False)
-    has_window = given.has("window") and given.flag("has_window", not given.has("has_window"))
+    # Hugging Face's classes for Qwen have none if a file does not say so
+    usual = layout == 0 or not architecture.startswith("qwen")
+    has_window = given.has("window") and given.flag("has_window", usual)
+    if not given.flag("is_tied", True):
+        tensors.shape(TABLE["head"][layout])  # refuses a model without it
     model = Llama(
         vocabulary=tensors.rows(TABLE["embedding"][layout]),
         layers=given.count("layers"),
@@ -147,7 +153,8 @@ def _turning(model: Llama, given: Settings, tensors: Tensors, layout: int) -> Ll
             refuse(
                 f"rotary positions are scaled between {fast} and {slow} turns, which do not fall"
             )
-        plain = yarn_scaling(plain, base, factor, fast, slow, given.count("trained", model.context))
+        trained, is_whole = given.count("trained", model.context), given.flag("is_whole", True)
+        plain = yarn_scaling(plain, base, factor, fast, slow, trained, is_whole)
         magnitude = given.real("magnitude", 0.1 * math.log(factor) + 1)
     magnitude *= given.real("times", 1.0)
     return replace(model, frequencies=tuple(plain.tolist()), magnitude=magnitude)
