@@ -83,7 +83,7 @@ def test_other_processes_map_the_file(cache):
     assert [f.stat().st_ino for f in files(cache)] == [stamp]
 
 
-@pytest.mark.parametrize("damage", ["cut", "line", "empty", "magic", "longer"])
+@pytest.mark.parametrize("damage", ["cut", "line", "empty", "magic", "longer", "bit"])
 def test_damaged_files_are_made_anew(damage, cache):
     wanted = np.asarray(shared(W, B)(X))
     (file,) = files(cache)
@@ -95,6 +95,7 @@ def test_damaged_files_are_made_anew(damage, cache):
             "empty": b"",
             "magic": b"rlxcode\n" + whole[8:],
             "longer": whole + bytes(64),
+            "bit": whole[:512] + bytes([whole[512] ^ 1]) + whole[513:],
         }[damage]
     )
     assert np.array_equal(np.asarray(shared(W, B)(X)), wanted)

@@ -1,8 +1,9 @@
 """Arrays in the disk cache: files that all processes of a user map, read-only.
 
 A file has a line about its arrays, with a checksum of its own, and then the arrays, each at a
-multiple of 64 bytes. It is written aside and renamed when all of it is on the disk, so a file of
-the right length is whole. The system keeps one copy in memory, whoever reads it.
+multiple of 64 bytes. It is written aside and renamed when all of it is on the disk. The line has
+the sum of each array's words, which costs as much as reading them: a damaged file is found, too.
+The system keeps one copy in memory, whoever reads it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..ir.types import as_dtype
 from .bound_memory import ALIGNMENT, part_of, shared_out
 from .disk import SUFFIX, DiskCache, hashed, open_entry, strangers
 
-MAGIC = b"rlxarray"
+MAGIC = b"rlxarra2"
 HEAD = struct.Struct("<8s16sQ")  # magic, checksum, bytes of the line
 
 
@@ -60,7 +61,7 @@ def map_arrays(disk: DiskCache, key: str) -> list[np.ndarray] | None:
 def write_arrays(disk: DiskCache, key: str, arrays: Sequence[np.ndarray]) -> bool:
     """Write a file of dense arrays; gives whether that is done."""
     steps = [-(-x.nbytes // ALIGNMENT) * ALIGNMENT for x in arrays]
-    line = json.dumps([[x.dtype.name, list(x.shape)] for x in arrays]).encode()
+    line = json.dumps([[x.dtype.name, list(x.shape), _sum(x)] for x in arrays]).encode()
     head = HEAD.pack(MAGIC, _checksum(key, line), len(line)) + line
     parts: list[bytes | np.ndarray] = [head + bytes(-len(head) % ALIGNMENT)]
     for x, step in zip(arrays, steps, strict=True):
@@ -77,12 +78,14 @@ def _parsed(memory: mmap.mmap, key: str) -> list[np.ndarray] | None:
     if magic != MAGIC or checksum != _checksum(key, line):
         return None
     start, made = HEAD.size + length, []
-    for name, shape in json.loads(line):
+    for name, shape, total in json.loads(line):
         start += -start % ALIGNMENT
         dtype, count = as_dtype(name), math.prod(shape)
         if start + count * dtype.itemsize > len(memory):
             return None
         flat = np.frombuffer(memory, dtype, count, start) if count else np.empty(0, dtype)
+        if _sum(flat) != total:
+            return None
         made.append(flat.reshape(shape))
         start += flat.nbytes
     return made if len(memory) == start + -start % ALIGNMENT else None
@@ -90,6 +93,13 @@ def _parsed(memory: mmap.mmap, key: str) -> list[np.ndarray] | None:
 
 def _bytes(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+
+
+def _sum(x: np.ndarray) -> int:
+    """The sum of an array's words of 8 bytes, modulo 2^64, and of those that are left."""
+    flat = _bytes(x)
+    words, rest = np.split(flat, [flat.size // 8 * 8])
+    return (int(words.view("<u8").sum(dtype="u8")) + int.from_bytes(rest, "little")) % 2**64
 
 
 def _checksum(key: str, line: bytes) -> bytes:
