@@ -118,8 +118,7 @@ def _fastest(problem: Problem, host: Host, parts: int) -> Blocking:
     is_narrow = problem.m <= NARROW and not problem.is_computed
     is_turned = problem.b.row == 1 != problem.b.column and not problem.b.is_packed
     if is_narrow and is_turned and problem.k >= 4:
-        is_free = not host.batch_invariant or _is_exact(problem)
-        return (_dots if is_free else _columns)(problem, host, swapped)
+        return _few_rows(problem, host, swapped)
     if _fits_tiles(problem, host):
         return _tiled(problem, host)
     tile, reads_windows = _tile_for_windows(problem, host)
@@ -245,6 +244,23 @@ def _streamed_rows(problem: Problem, host: Host) -> int:
     if problem.m < NARROW // 2 or (problem.m <= NARROW and size > host.l3 // 3):
         return 8
     return 32 if problem.m <= 48 else 64
+
+
+def _few_rows(problem: Problem, host: Host, swapped: bool) -> Blocking:
+    """Few rows of A against contiguous columns of B, by dot products or in turned blocks.
+
+    More rows read more numbers of A for each dot product. The numbers were found by measuring.
+    """
+    if _is_exact(problem):
+        return _dots(problem, host, swapped)
+    turned = _columns(problem, host, swapped)
+    a_bytes = problem.m * problem.k * problem.itemsize
+    is_fast = problem.m >= 7 and (not turned.lag or a_bytes > 2 * host.l1)
+    if _in_pairs(problem, host):
+        is_fast = problem.m >= (7 if turned.lag else 3)
+    is_measured = host.vector_bytes == 64 and not problem.a.is_computed
+    is_turned = host.batch_invariant or (is_measured and is_fast)
+    return turned if is_turned else _dots(problem, host, swapped)
 
 
 def _dots(problem: Problem, host: Host, swapped: bool) -> Blocking:
