@@ -18,7 +18,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx import nn
 from rlx.ir.errors import ArgumentError, AttributeValueError, ShapeError
-from rlx.ir.ops.blocks import COMPUTES, FORMATS, GREATEST
+from rlx.ir.ops.blocks import COMPUTES, FORMATS, GREATEST, ROUNDED
 
 RNG = np.random.default_rng(0)
 
@@ -27,9 +27,10 @@ def some_lines(rows: int, depth: int) -> np.ndarray:
     return RNG.normal(size=(rows, depth)).astype(np.float32)
 
 
-def rounded(x: np.ndarray, most: int) -> np.ndarray:
+def rounded(x: np.ndarray, compute: str) -> np.ndarray:
     """What `compute="int8"` or "int16" takes float32 numbers for, as float64."""
-    blocks = x.reshape(len(x), -1, 16)
+    most, together = GREATEST[compute], ROUNDED[compute]
+    blocks = x.reshape(len(x), -1, together)
     step = np.abs(blocks).max(-1, keepdims=True) / np.float32(most)
     units = np.rint(blocks / np.where(step == 0, np.float32(1), step)).clip(-most, most)
     return (units.astype(float) * step).reshape(x.shape)
@@ -37,7 +38,7 @@ def rounded(x: np.ndarray, most: int) -> np.ndarray:
 
 def assert_near(found, x: np.ndarray, w: nn.BlockArray, compute: str) -> None:
     """The error of a float32 sum is that of its terms' sizes."""
-    lines = rounded(x, GREATEST[compute]) if compute in GREATEST else x.astype(float)
+    lines = rounded(x, compute) if compute in GREATEST else x.astype(float)
     numbers = np.asarray(w.dequantize()).astype(float)
     # codes and minima are summed apart in some formats, so their sizes count
     sizes = np.abs(lines) @ np.abs(numbers).T + np.abs(lines).max() * np.abs(numbers).max() * 8

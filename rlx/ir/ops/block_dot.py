@@ -37,10 +37,10 @@ def block_dot(x: Type, w: Type, *, format: str, compute: str = "exact") -> Type:
     """The product of lines with the numbers that lines of blocks stand for.
 
     `f[..., k], u8[n, bytes] → f[..., n]`, summed in float32 or longer floats. `compute` tells what
-    x is taken for: "exact" as it is; "int8" or "int16" rounded, each 16 numbers to multiples of
-    their greatest size / 127 or 32512, halves to even. 16 of which one is not finite are NaN then.
-    (ggml rounds 32 numbers together, to 8 bits, which errs half as much again.) The derivative in x
-    is that of the exact product.
+    x is taken for: "exact" as it is; rounded with "int8", each 16 numbers to multiples of their
+    greatest size / 127, or with "int16", each 32 to those of theirs / 32512, halves to even; those
+    of which one is not finite are NaN then. (ggml rounds 32 numbers together, to 8 bits, which errs
+    half as much again.) The derivative in x is that of the exact product.
     """
     check_kind(x, ["float"])
     if compute not in COMPUTES:
@@ -66,8 +66,8 @@ def _in_long(x: Any) -> np.dtype:
 def block_dot_reference(x: np.ndarray, w: np.ndarray, *, format: str, compute: str) -> np.ndarray:
     lines = x.astype(_in_long(x))
     if compute in GREATEST:
-        most = lines.dtype.type(GREATEST[compute])
-        blocks = lines.reshape(*x.shape[:-1], x.shape[-1] // ROUNDED, ROUNDED)
+        most, together = lines.dtype.type(GREATEST[compute]), ROUNDED[compute]
+        blocks = lines.reshape(*x.shape[:-1], x.shape[-1] // together, together)
         step = np.max(np.abs(blocks), -1, keepdims=True, initial=0) / most
         units = np.where(step == 0, 0, blocks / step)
         lines = (np.rint(units).clip(-most, most) * step).reshape(x.shape)
@@ -87,8 +87,8 @@ def _rounded(x: Value, compute: str) -> Value:
     """x rounded to few multiples, as the reference does, if it is to be."""
     if compute not in GREATEST:
         return x
-    most = GREATEST[compute]
-    blocks = reshape(x, shape=(*x.shape[:-1], x.shape[-1] // ROUNDED, ROUNDED))
+    most, together = GREATEST[compute], ROUNDED[compute]
+    blocks = reshape(x, shape=(*x.shape[:-1], x.shape[-1] // together, together))
     axes = (blocks.rank - 1,)
     step = div(reduce_max(abs(blocks), axes=axes), float(most))
     step = spread_back(step, blocks, axes)
@@ -144,7 +144,8 @@ block_dot.library_work("direct", lambda x, w, **attrs: 2.0 * likely(x.size) * li
 
 @block_dot.scheme
 def block_dot_scheme(x: Type, w: Type, *, format: str, compute: str) -> Sequence[str | None]:
-    return [f"{compute} for each {ROUNDED}" if compute in GREATEST else None, f"blocks of {format}"]
+    rounded = f"{compute} for each {ROUNDED[compute]}" if compute in GREATEST else None
+    return [rounded, f"blocks of {format}"]
 
 
 block_dot.samples((3, 64), some_blocks(FORMATS["q4_1"]), format="q4_1")

@@ -36,7 +36,7 @@ from .index import gather
 from .movement import broadcast, reshape
 from .pad_slice import part_along
 
-ROUNDED = 16  # numbers that `block_dot` may round together
+ROUNDED = {"int16": 32, "int8": 16}  # numbers that `block_dot` may round together
 GREATEST = {"int16": 127 << 8, "int8": 127}  # what it rounds the greatest of them to
 COMPUTES = ("exact", *GREATEST)
 INT, FLOAT = as_dtype("int32"), as_dtype("float32")

@@ -7,7 +7,7 @@ step, or as a chain of floats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ....ir.types import as_dtype
 from ..llvm.text import KERNEL, Function, Module, Vector
@@ -51,41 +51,44 @@ def _sum(f: Function, method: Method, starts: Sequence[str], first: int) -> list
         lines = [f.offset(start, "i8", loop.index) for start in starts]
         for place in range(0, packed.nbytes, 64) if not first else ():
             f.prefetch(f.offset(w, "i8", str(AHEAD * packed.nbytes + place)))
+        factors = [_factors(f, method, w, group, first) for group in range(packed.groups)]
         halves = PRODUCTS[method.kind](f, method, w, lines, first)
-        products = [_of_groups(f, method, *each) for each in zip(lines, halves, strict=True)]
-        for group in range(packed.groups):
-            sums = _scaled(f, method, w, lines, first, group, sums, [p[group] for p in products])
+        found = zip(lines, sums, halves, strict=True)  # made as they are asked for
+        sums = [_added_up(f, method, factors, *each) for each in found]
         loop.next = [f.offset(w, "i8", str(packed.nbytes)), *sums]
     return loop.values[1:]
 
 
-def _scaled(
+def _factors(f: Function, method: Method, w: str, group: int, first: int) -> list[str]:
+    """The scales of a group, and the minima, if there are any."""
+    packed = method.packed
+    places = [packed.scale_place(group)]
+    if packed.has_minimum:
+        places.append(packed.minimum_place(group))
+    return [_floats(f, packed, method, w, place, first) for place in places]
+
+
+def _added_up(
     f: Function,
     method: Method,
-    w: str,
-    lines: Sequence[str],
-    first: int,
-    group: int,
-    sums: Sequence[str],
-    products: Sequence[str],
-) -> list[str]:
-    """The sums with the products of a group, times its scale."""
-    packed, single = method.packed, Vector("float32", method.lanes)
-    scale, made = _floats(f, packed, method, w, packed.scale_place(group), first), []
-    minimum = ""
-    if packed.has_minimum:
-        minimum = _floats(f, packed, method, w, packed.minimum_place(group), first)
-    for line, total, product in zip(lines, sums, products, strict=True):
+    factors: Sequence[Sequence[str]],
+    line: str,
+    total: str,
+    halves: Sequence[str],
+) -> str:
+    """The sums of a line of x with the products of a block, times their scales."""
+    single = Vector("float32", method.lanes)
+    for group, product in enumerate(_of_groups(f, method, line, halves)):
+        scale, *minima = factors[group]
         total = f.intrinsic("fmuladd", single, scale, product, total)
-        if minimum:
+        for minimum in minima:
             summed = _spread(f, single, line, method.sum_place(group))
             total = f.intrinsic("fmuladd", single, minimum, summed, total)
-        made.append(total)
-    return made
+    return total
 
 
 def _of_groups(f: Function, method: Method, line: str, halves: Sequence[str]) -> list[str]:
-    """The products of each group, of those of both halves of a block."""
+    """The products of each group, of those of both halves of a block, or of all of it."""
     single = Vector("float32", method.lanes)
     if not method.is_rounded:
         low, high = halves
@@ -94,11 +97,12 @@ def _of_groups(f: Function, method: Method, line: str, halves: Sequence[str]) ->
             if method.packed.groups == 1
             else [*halves]
         )
-    steps = [_spread(f, single, line, method.step_place(half)) for half in (0, 1)]
-    low = f.emit(f"fmul {single.text} {halves[0]}, {steps[0]}")
+    steps = [_spread(f, single, line, method.step_place(i)) for i in range(method.steps)]
+    first, *others = zip(halves, steps * (len(halves) // method.steps), strict=True)
+    low = f.emit(f"fmul {single.text} {first[0]}, {first[1]}")
     if method.packed.groups == 1:
-        return [f.intrinsic("fmuladd", single, halves[1], steps[1], low)]
-    return [low, f.emit(f"fmul {single.text} {halves[1]}, {steps[1]}")]
+        return [f.intrinsic("fmuladd", single, *others[0], low) if others else low]
+    return [low, *(f.emit(f"fmul {single.text} {x}, {step}") for x, step in others)]
 
 
 def _floats(f: Function, packed: Packed, method: Method, w: str, place: int, first: int) -> str:
@@ -161,41 +165,37 @@ def _looked_up(f: Function, packed: Packed, words: Vector, codes: str) -> str:
     return f.emit(f"bitcast {kind.text} {found} to {words.text}")
 
 
-def _halves(parts: Sequence[str]) -> list[list[str]]:
-    """The words of both halves of a block."""
-    half = len(parts) // 2
-    return [list(parts[:half]), list(parts[half:])]
-
-
 def _of_integers(
     f: Function, method: Method, w: str, lines: Sequence[str], first: int
-) -> list[list[str]]:
+) -> Iterator[list[str]]:
     """Bytes of packed numbers times the bytes of x, which has one or two of them."""
     words, single = Vector("int32", method.lanes), Vector("float32", method.lanes)
     parts = _bytes(f, method, w, first)
-    dot: Callable[..., str] = _dot_of_pairs if method.kind == "pairs" else _dot_of_words
     if method.packed.bits == 8 and method.kind == "words":
         signs = f.constant(words, SIGNS)
         parts = [f.emit(f"xor {words.text} {x}, {signs}") for x in parts]
-    made = []
+    count = len(parts) // method.sums
+    some = [parts[i * count : (i + 1) * count] for i in range(method.sums)]
     for line in lines:
-        sums = []
-        for half, some in enumerate(_halves(parts)):
-            total = ""
-            for digit in range(method.digits):
-                start = f.constant(words, 0)
-                if method.offset and digit == method.digits - 1:
-                    start = _spread(f, words, line, method.start_place(half))
-                place = BLOCK * digit + BLOCK // 2 * half
-                xs = [_spread(f, words, line, place + WORD * z) for z in range(len(some))]
-                found = dot(f, method, some, xs, start)
-                if total:
-                    upper = f.emit(f"shl {words.text} {total}, {f.constant(words, 8)}")
-                    found = f.emit(f"add {words.text} {upper}, {found}")
-                total = found
-            sums.append(f.emit(f"sitofp {words.text} {total} to {single.text}"))
-        made.append(sums)
-    return made
+        sums = [_whole(f, method, line, number, x) for number, x in enumerate(some)]
+        yield [f.emit(f"sitofp {words.text} {x} to {single.text}") for x in sums]
+
+
+def _whole(f: Function, method: Method, line: str, number: int, parts: Sequence[str]) -> str:
+    """A whole sum of products: that of upper bytes of x, times 256, and on with lower ones."""
+    words = Vector("int32", method.lanes)
+    dot: Callable[..., str] = _dot_of_pairs if method.kind == "pairs" else _dot_of_words
+    total = f.constant(words, 0)
+    for digit in range(method.digits):
+        if digit:
+            total = f.emit(f"shl {words.text} {total}, {f.constant(words, 8)}")
+        if method.offset and digit == method.digits - 1:
+            start = _spread(f, words, line, method.start_place(number))
+            total = f.emit(f"add {words.text} {total}, {start}") if digit else start
+        place = BLOCK * digit + WORD * len(parts) * number
+        xs = [_spread(f, words, line, place + WORD * z) for z in range(len(parts))]
+        total = dot(f, method, parts, xs, total)
+    return total
 
 
 def _dot_of_words(
