@@ -149,10 +149,10 @@ def test_plain_rows_draw_the_same_beside_others():
         assert alone.logprobs[row] == beside.logprobs[row]
 
 
-def test_int8_rounds_the_last_layers_and_the_head_to_16_bits():
+def test_int8_rounds_the_outer_layers_and_the_head_to_16_bits():
     config = smollm().config
     computes = [refined(replace(config, compute="int8"), i).compute for i in range(31)]
-    assert computes == ["int8"] * 26 + ["int16"] * 5
+    assert computes == ["int16", *["int8"] * 27, *["int16"] * 3]
     assert {refined(config, i).compute for i in range(31)} == {"exact"}
 
 
