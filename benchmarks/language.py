@@ -5,9 +5,10 @@
 
 The parts: `speed` of prompts and of texts written at once, against llama.cpp on the file (Q4_1) and
 on what its own tool makes of it (Q4_0, Q8_0); `start`, a new process from opening the file to its
-first token, and its memory; `exactness` of int8 and int16; `encoder`, MiniLM over 128 tokens. Those
-who are compared run in one process, in turns (`start`: processes in turns); ratios are medians over
-rounds. With one thread time is that of the processor, with more that of the clock.
+first token, and its memory; `exactness` of int8 and int16 (`--texts 200`: of int8 over so many
+more); `encoder`, MiniLM over 128 tokens. Those who are compared run in one process, in turns
+(`start`: processes in turns); ratios are medians over rounds. With one thread time is that of the
+processor, with more that of the clock.
 """
 
 from __future__ import annotations
@@ -198,8 +199,11 @@ def first(name: str, threads: int) -> None:
 WRITTEN = 96  # tokens that the exact model writes after each prompt
 
 
-def exactness(threads: int) -> list[str]:
-    """Errors of logits over 20 prompts and what the exact model writes after each."""
+def exactness(threads: int, texts: int = 0) -> list[str]:
+    """Errors of logits over 20 prompts and what the exact model writes after each.
+
+    With `texts` the likeliest tokens of int8 over so many more, so that chance decides less.
+    """
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from llama_cpp_logits import LlamaCpp
     from many_models import PROMPTS as TEXTS
@@ -234,7 +238,23 @@ def exactness(threads: int) -> list[str]:
     lines.append(f"| error of logits (root of the mean square), mean of prompts | {mean} |")
     lines.append(f"| prompts with no greater error than llama.cpp's | {least} |")
     lines.append(f"| the likeliest token is the same | {share} |")
-    return lines
+    return lines + (_over_more(exact, models["int8"], texts) if texts else [])
+
+
+def _over_more(exact: Any, model: Any, count: int) -> list[str]:
+    """How often the likeliest token is that of `exact`, over what it writes after sentences."""
+    from .quantization import text
+
+    sentences = [s for s in re.split(r"(?<=\.)\s+", text()) if 60 < len(s) < 400]
+    rng = np.random.default_rng(0)
+    chosen = [sentences[i].split() for i in rng.choice(len(sentences), count, replace=False)]
+    begun = [exact.tokenizer.encode(" ".join(x[: rng.integers(3, 12)])) for x in chosen]
+    same = tokens = 0
+    for prompt, written in zip(begun, exact.generate(begun, max_tokens=WRITTEN), strict=True):
+        ids = [*prompt, *written.tokens]
+        wanted, found = (m([ids]).host()[0].argmax(-1) for m in (exact, model))
+        same, tokens = same + int((wanted == found).sum()), tokens + len(ids)
+    return [f"| the same over {count} more texts, {tokens} tokens | {100 * same / tokens:.2f} % |"]
 
 
 # -- the encoder -----------------------------------------------------------------------------------
@@ -311,9 +331,13 @@ def main() -> None:
     parser.add_argument("part", nargs="?", choices=[*PARTS, "first"])
     parser.add_argument("name", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--texts", type=int, default=0, help="more texts for exactness")
     asked = parser.parse_args()
     if asked.part == "first":
         return first(asked.name, asked.threads)
+    if asked.part == "exactness":
+        print("\n".join(exactness(asked.threads, asked.texts)))
+        return None
     if asked.part:
         print("\n".join(PARTS[asked.part](asked.threads)))
         return None

@@ -81,7 +81,7 @@ def refined(model: Llama, layer: int) -> Llama:
 
 
 def finer(model: Llama) -> Llama:
-    """With 16 bits in place of 8, for the products that lose most by these for their size.
+    """With 16 bits in place of 8, for products that lose most by 8 for their size.
 
     Those are queries, keys and values, and `down`, whose inputs have outliers: measured by errors
     of the difference of SmolLM2's two likeliest logits, each product alone in 8 bits. With them and

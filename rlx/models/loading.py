@@ -42,7 +42,7 @@ def load(path: str | PathLike[str], *, compute: str = "exact", shared: bool = Fa
     `tokenizer.json`. Files are mapped: weights are read when they are first used, and stay in their
     blocks of few bits; the files must stay as they are meanwhile. `compute` is "exact", the numbers
     that the weights stand for, or "int16" or "int8", faster: activations are rounded to so many
-    bits where weights are in blocks ("int8": in the last layers to 16). With `shared`, processes
+    bits where weights are in blocks ("int8": to 16 where 8 cost most). With `shared`, processes
     that load the same language model have one copy of its weights in memory, in the disk cache.
     Returns a `LanguageModel` or an `Encoder`. Raises a `FileFormatError` for damaged files and for
     models that rlx has not, which it names.
