@@ -281,3 +281,12 @@ def test_an_engine_stays_on_its_device():
     assert engine.generate([1, 2, 3], **options) == wanted and engine._steps.device == "reference"
     with pytest.raises(rlx.AttributeValueError, match="timeout is nan"):
         engine.submit([1], timeout=float("nan"))
+
+
+def test_a_ticket_of_another_engine_is_not_cancelled():
+    one, other = engine(20, 4, 16), Engine(small_model(), cache="100K", page_size=4)
+    ticket = other.submit([1, 2], max_tokens=3)
+    with pytest.raises(rlx.AttributeValueError, match="the ticket is of another engine"):
+        one.cancel(ticket)
+    assert not ticket.reason and len(one.generate([1, 2], max_tokens=3).tokens) <= 3
+    other.cancel(ticket), one.cancel(ticket)  # which has ended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -154,6 +155,8 @@ def test_wrong_arguments_are_named():
             made.submit(lambda: 0)
         with pytest.raises(rlx.ArgumentError, match="cannot be sent to a worker"):
             made.submit(tasks.square, threading.Lock())
+        with pytest.raises(rlx.ArgumentError, match="to a worker: maximum recursion"):
+            made.submit(tasks.square, functools.reduce(lambda x, _: [x], range(100_000), [0]))
 
 
 SCRIPT = """

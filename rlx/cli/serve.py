@@ -87,6 +87,8 @@ def run(asked: argparse.Namespace) -> None:
         )
     if not 0 <= asked.port <= MOST_PORT:  # systems take the rest of another one
         raise ArgumentError(f"--port is {asked.port}", fix=f"give 1 to {MOST_PORT}, or 0 for any")
+    if asked.timeout <= 0:
+        raise ArgumentError(f"--timeout is {asked.timeout}", fix="give a number of seconds above 0")
     import uvicorn
 
     model = load(asked.model, compute=asked.compute)

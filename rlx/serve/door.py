@@ -13,6 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from ..ir.errors import ArgumentError
+from ..trace.arguments import count_of, names_of
 from .metrics import Metrics
 from .openai_api import BadRequest
 
@@ -29,8 +31,12 @@ class Door:
     """What routes share: `keys`, at most `most_bytes` of a body, `metrics`."""
 
     def __init__(self, keys: Sequence[str], most_bytes: int, metrics: Metrics) -> None:
-        self.metrics, self._most_bytes = metrics, most_bytes
-        self._keys = [hashlib.sha256(key.encode()).digest() for key in keys]
+        self.metrics = metrics
+        self._most_bytes = count_of("application: most_bytes", most_bytes, 1)
+        given = names_of("application: keys", keys)
+        if not all(key.strip() for key in given):  # which anybody has
+            raise ArgumentError("application: a key is empty", fix="give keys that are texts")
+        self._keys = [hashlib.sha256(key.strip().encode()).digest() for key in given]
 
     def tenant(self, request: Request) -> str:
         """Who calls: a hash of the key, empty where none is needed. Raises a `BadRequest`."""

@@ -19,6 +19,7 @@ from ..ir.errors import RlxError
 from ..models.encoder import Encoder
 from ..models.pooled import Pooled
 from ..models.prompts import tokens_of
+from ..workers.pool import seconds
 from .door import ERRORS, LEFT, Door, unless_left
 from .metrics import Metrics
 from .openai_api import BadRequest, are_tokens, model_entry, no_model
@@ -153,6 +154,7 @@ def encoder_application(
     `timeout` seconds. `hosts` are names by which callers without keys may call it, besides its
     addresses and `localhost`; "*" for any.
     """
+    timeout = seconds("encoder_application: timeout", timeout)
     door = Door(keys, most_bytes, Metrics())
 
     async def models(request: Request) -> Response:

@@ -113,6 +113,14 @@ def check_ticket(name: str, given: Any) -> None:
     instance_of(name, given, Ticket, "a ticket", "give what submit gave")
 
 
+def check_own(is_own: bool) -> None:
+    """Raise an `AttributeValueError` if a ticket that has not ended is not one's own."""
+    if not is_own:
+        raise AttributeValueError(
+            "cancel: the ticket is of another engine", fix="cancel it where it was submitted"
+        )
+
+
 def check_linked(after: Any, listener: Any) -> None:
     """Check what a request may wait for, and who hears of it; None is nobody."""
     if after is not None:
@@ -283,10 +291,14 @@ class Engine(Writer):
             self._steps = version.model.steps(*self._kind, device=self._steps.device)
 
     def cancel(self, ticket: Ticket) -> None:
-        """End the request of a `ticket` where it is."""
+        """End the request of a `ticket` where it is.
+
+        One of another engine is an `AttributeValueError`.
+        """
         check_ticket("cancel: ticket", ticket)
         with self._lock:
             if not ticket.reason:
+                check_own(ticket.request in self._tickets)
                 self.scheduler.cancel(ticket.request)
                 self._forget_ended()
 

@@ -8,7 +8,6 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any, final
 
 from starlette.applications import Starlette
@@ -20,6 +19,8 @@ from ..ir.errors import QueueFullError, RlxError
 from ..ir.files import as_path
 from ..models.encoder import Encoder
 from ..models.pooled import Pooled
+from ..trace.arguments import name_of, names_of
+from ..workers.pool import seconds
 from . import adapter_routes, openai_api as api
 from .answers import Answer
 from .door import ERRORS, LEFT, Door, unless_left
@@ -46,10 +47,16 @@ class Server:
     """
 
     def __init__(
-        self, engine: Writer, name: str, door: Door, timeout: float, adapters: Path | None
+        self,
+        engine: Writer,
+        name: str,
+        door: Door,
+        timeout: float,
+        adapters: str | PathLike[str] | None,
     ) -> None:
         self.engine, self.name, self.timeout = engine, name, timeout
-        self.door, self.runner, self._folder = door, Runner(engine), adapters
+        self.door, self.runner = door, Runner(engine)
+        self._folder = None if adapters is None else as_path(adapters)
         self.is_ready, self.preparation = True, Preparation(engine)
 
     async def submit(self, request: Request, asked: Asked, tenant: str) -> list[Listener] | None:
@@ -194,11 +201,11 @@ def application(
     folder, no others. An `encoder` answers for embeddings under the same name. Without `keys`, who
     asks must call the server by its address, `localhost`, or a name of `hosts`, "*" for any; web
     pages of other origins are refused in any case. Steps are computed in a thread from the
-    application's start to its end.
+    application's start to its end. What is of another kind is an `ArgumentError`.
     """
-    folder = None if adapters is None else as_path(adapters)
+    name, hosts = name_of("application: name", name), names_of("application: hosts", hosts)
     door = Door(keys, most_bytes, Metrics(engine))
-    server = Server(engine, name, door, timeout, folder)
+    server = Server(engine, name, door, seconds("application: timeout", timeout), adapters)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

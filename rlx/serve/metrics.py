@@ -13,6 +13,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from ..trace.arguments import instance_of
 from .writer import Writer
 
 ABOUT = {
@@ -43,6 +44,7 @@ class Metrics:
         )  # fmt: skip
         if engine is None:
             return
+        instance_of("application: engine", engine, Writer, "an engine", "give an Engine or Workers")
         there = engine.numbers()
         for name in (x for x in ABOUT if x in there):
             gauge = Gauge(f"rlx_{name}", ABOUT[name], registry=self._registry)

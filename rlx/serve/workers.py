@@ -34,7 +34,16 @@ from ..trace.axes import integer
 from ..workers.pool import MOST_KILLS, pickled, processors, seconds
 from ..workers.process import ENDED, SOON, Process, check_memory
 from .adapters import Adapters
-from .engine import Engine, Ticket, check_linked, check_ticket, check_weights, tenant_of, time_limit
+from .engine import (
+    Engine,
+    Ticket,
+    check_linked,
+    check_own,
+    check_ticket,
+    check_weights,
+    tenant_of,
+    time_limit,
+)
 from .lanes import Heard, Job, Lane
 from .pages import PagePool
 from .scheduler import Request, check_fits
@@ -214,10 +223,11 @@ class Workers(Writer):
                 self._files.keep({x.weights for x in self._jobs.values()})
 
     def cancel(self, ticket: Ticket) -> None:
-        """End the request of a `ticket` where it is."""
+        """End the request of a `ticket`; another engine's is an `AttributeValueError`."""
         check_ticket("cancel: ticket", ticket)
         with self._news:
             job = self._jobs.get(ticket)
+            check_own(job is not None or bool(ticket.reason))
             if job is not None:
                 self._end(job, "cancelled")
                 self._give_all()

@@ -163,7 +163,7 @@ def pickled(x: Any, name: str) -> bytes:
     """What is sent to a worker for a function of a `name`, or its call."""
     try:
         return pickle.dumps(x, pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+    except Exception as error:  # whatever `__reduce__` of an argument raises
         raise ArgumentError(
             f"{name} or its arguments cannot be sent to a worker: {error}",
             fix="give a function of a module, and arguments that pickle takes",
