@@ -115,6 +115,7 @@ def test_what_no_text_can_be_is_named(model, monkeypatch):
         ({"schema": {"not": {}}}, "schema: Unimplemented keys"),
         ({"schema": False}, "schema: Unsatisfiable schema"),
         ({"schema": ENDLESS}, "schema: it takes too long"),
+        ({"schema": {"$ref": "#"}}, "generate: schema: no text has this form\n"),
         ({"schema": {"x": {1}}}, "schema is no JSON: Object of type set"),
         ({"regex": "(("}, "generate: regex: "),
     ):

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from rlx.models.generation import Completion
 from rlx.serve import openai_api as api
 from rlx.serve.answers import Answer
+from rlx.serve.bad_request import BadRequest
+from rlx.serve.bodies import MOST_PARTS, parts_of
+from rlx.serve.messages import messages_of
 
 PIECES = ["text", '"text"', 'a "b" \\ \n\0', "ä€😀", " ", "data: {"]
 
@@ -49,3 +53,32 @@ def test_events_of_pieces_have_all_fields(is_chat, has_usage):
     assert found[begin : begin + len(PIECES)] == wanted
     assert found[begin + len(PIECES)]["choices"][0]["finish_reason"] == "stop"
     assert len(found) == begin + len(PIECES) + 1 + has_usage
+
+
+def test_each_token_is_written_once_wherever_a_stream_is_cut():
+    words, asked = [b"a", b"\xe2\x82", b"\xac", b"b", b"\xff", b"c"], list[int]()
+    tokenizer = SimpleNamespace(bytes_of=lambda token: asked.append(token) or words[token])
+    names, offsets, found = api.Names("id", 0, "m", False, False), api.Offsets(), list[int]()
+    for first, end in (0, 2), (2, 3), (3, 6):
+        told = Completion("", list(range(end)), "", 1, [0.0] * end, [{}] * end)
+        found += api.logprobs_of(names, tokenizer, told, first, offsets)["text_offset"]
+    assert found == [0, 1, 1, 2, 3, 3]  # of "a€b" and "c", and bytes that are no letter
+    assert asked == [*range(6)]
+
+
+def test_lists_and_objects_are_counted_outside_of_texts():
+    many = MOST_PARTS + 1
+    assert parts_of(b"[" * many) == many
+    assert parts_of(json.dumps(["[{" * many, '\\"[', "\\"]).encode()) == 1
+    assert parts_of(json.dumps({'"': [[], {}] * many}).encode()) == 2 * many + 2
+
+
+def test_arguments_of_calls_are_bounded_together():
+    function = {"name": "f", "arguments": json.dumps({"x": [[]] * (MOST_PARTS // 2)})}
+    call = {"id": "1", "type": "function", "function": function}
+    message = {"role": "assistant", "tool_calls": [call]}
+    (read,) = messages_of({"messages": [message]})
+    assert len(read["tool_calls"][0]["function"]["arguments"]["x"]) == MOST_PARTS // 2
+    with pytest.raises(BadRequest, match="arguments of calls have over") as caught:
+        messages_of({"messages": [message, message]})
+    assert caught.value.status == 413

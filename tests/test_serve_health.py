@@ -108,10 +108,11 @@ def test_logarithms_that_json_has_not_are_those_of_no_probability():
 
     tokenizer = SimpleNamespace(bytes_of=lambda token: str(token).encode())
     found = Completion("ab", [5, 6], "stop", 1, [math.nan, -0.5], [{5: -math.inf}, {6: -0.5}])
-    chat = api.logprobs_of(api.Names("id", 0, "m", True, False), tokenizer, found)["content"]
+    given = tokenizer, found, 0, api.Offsets()
+    chat = api.logprobs_of(api.Names("id", 0, "m", True, False), *given)["content"]
     assert [x["logprob"] for x in chat] == [-9999.0, -0.5]
     assert chat[0]["top_logprobs"][0]["logprob"] == -9999.0
-    plain = api.logprobs_of(api.Names("id", 0, "m", False, False), tokenizer, found)
+    plain = api.logprobs_of(api.Names("id", 0, "m", False, False), *given)
     assert plain["token_logprobs"] == [-9999.0, -0.5]
     assert plain["top_logprobs"] == [{"5": -9999.0}, {"6": -0.5}]
 

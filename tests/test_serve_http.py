@@ -329,7 +329,8 @@ def test_embeddings_are_those_of_the_model(model, address):
 def test_errors_are_the_classes_of_the_client(client, address):
     with pytest.raises(openai.BadRequestError, match="100000 more are over the model's context"):
         chat(client, max_tokens=100_000)
-    for text in (b"{", b"[]", b'{"messages": NaN}', b"[" * 10_000, b"\xff"):
+    wide = json.dumps({"messages": ASK, "max_tokens": 1}).encode("utf-16")
+    for text in (b"{", b"[]", b'{"messages": NaN}', b"[" * 10_000, b"\xff", wide):
         assert httpx.post(f"{address}/v1/chat/completions", content=text).status_code == 400
     half, huge = r'"\ud800"', b"9" * 400
     for text in (

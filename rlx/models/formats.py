@@ -156,6 +156,9 @@ def _allowed(matcher: Any, ends: Collection[int], count: int) -> np.ndarray:
 
 
 def _refusal(kind: str, what: str) -> AttributeValueError:
+    what = what.partition("<state>")[0]  # then come numbers of the library
+    if "NoExtensionBias" in what:
+        what = "no text has this form"
     return AttributeValueError(
         f"generate: {kind}: {' '.join(what.split())[:300]}",
         fix="give a simpler one; see docs/serving.md for what can be given",

@@ -74,7 +74,7 @@ class Answer:
 
     def _choice(self, index: int, found: Completion) -> dict[str, Any]:
         text, calls = (found.text, []) if self._calls is None else self._calls.split(found)
-        logprobs = None if self._asked.hides_logprobs else self._logprobs(found)
+        logprobs = None if self._asked.hides_logprobs else self._logprobs(found, 0, api.Offsets())
         text = self._echo(index) + text
         return api.choice(self._names, index, text, calls, self._end(found, calls), logprobs)
 
@@ -92,8 +92,8 @@ class Answer:
             return prompt
         return "" if self._tokenizer is None else self._tokenizer.decode(prompt, special=True)
 
-    def _logprobs(self, found: Completion, first: int = 0) -> Any:
-        return api.logprobs_of(self._names, self._tokenizer, found, first)
+    def _logprobs(self, found: Completion, first: int, offsets: api.Offsets) -> Any:
+        return api.logprobs_of(self._names, self._tokenizer, found, first, offsets)
 
     def _usage(self, found: Sequence[Completion]) -> dict[str, int]:
         """What it cost; samples of one prompt share it."""
@@ -131,6 +131,7 @@ class _Choice:
     def __init__(self, answer: Answer, index: int, ticket: Ticket) -> None:
         self.ticket, self._answer, self._index = ticket, answer, index
         self._tokens = self._letters = 0  # that were told
+        self._offsets = api.Offsets()
 
     def begin(self) -> Iterable[dict[str, Any]]:
         """The parts before all others."""
@@ -177,7 +178,8 @@ class _Choice:
         """The logarithms of tokens that were not told yet."""
         found, first = self.ticket.completion(), self._tokens
         self._tokens = len(found.tokens)
-        return self._answer._logprobs(found, first) if self._tokens > first else None
+        is_new = self._tokens > first
+        return self._answer._logprobs(found, first, self._offsets) if is_new else None
 
 
 async def _merged(listeners: Sequence[Listener]) -> AsyncIterator[tuple[int, str | None]]:

@@ -15,13 +15,13 @@ from starlette.responses import JSONResponse, Response
 
 from ..ir.errors import ArgumentError
 from ..trace.arguments import count_of, names_of
+from .bodies import MOST_PARTS, parts_of
 from .metrics import Metrics
 from .openai_api import BadRequest
 
 LEFT = 499  # the status of an answer to someone who has left
 RETRY = "1"  # seconds after which one may try again
 MOST_SECONDS = 60.0  # that a body may take to come
-MOST_PARTS = 1 << 15  # lists and objects of a body: ten times as many hold all streams up
 Result = TypeVar("Result")
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -59,10 +59,10 @@ class Door:
             raise BadRequest(what, status=408) from None
         except ClientDisconnect:
             raise BadRequest("the caller has left", status=LEFT) from None
-        if _parts(given) > MOST_PARTS:
+        if parts_of(given) > MOST_PARTS:
             raise BadRequest(f"the body has over {MOST_PARTS} lists and objects", status=413)
         try:
-            return json.loads(given, parse_constant=_no_constant)
+            return json.loads(given.decode("utf-8-sig"), parse_constant=_no_constant)
         except (ValueError, RecursionError):
             raise BadRequest("the body is not JSON") from None
 
@@ -127,16 +127,6 @@ async def _left(request: Request) -> None:
     """Wait until the caller leaves."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _parts(given: bytes) -> int:
-    """How many lists and objects JSON has, of which those in texts are counted only if few."""
-    count = given.count(b"[") + given.count(b"{")
-    if count <= MOST_PARTS:
-        return count
-    # of what is between quotation marks every second piece is a text
-    bare = given.replace(rb"\\", b"").replace(rb"\"", b"")
-    return sum(x.count(b"[") + x.count(b"{") for x in bare.split(b'"')[::2])
 
 
 def _no_constant(text: str) -> Any:

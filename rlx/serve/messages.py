@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .bad_request import BadRequest
+from .bodies import MOST_PARTS, parts_of
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 FIELDS = {"role", "content", "name"}
@@ -23,7 +24,19 @@ def messages_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     given = body.get("messages")
     if not isinstance(given, list) or not given:
         raise BadRequest("messages must be a list with one message at least", "messages")
-    return [_message(x, f"messages[{i}]") for i, x in enumerate(given)]
+    made = [_message(x, f"messages[{i}]") for i, x in enumerate(given)]
+    functions = [
+        (call["function"], f"messages[{i}].tool_calls[{j}].function.arguments")
+        for i, message in enumerate(made)
+        for j, call in enumerate(message.get("tool_calls", ()))
+    ]
+    texts = [function["arguments"].encode("utf-8", "replace") for function, _ in functions]
+    if sum(map(parts_of, texts)) > MOST_PARTS:
+        what = f"the arguments of calls have over {MOST_PARTS} lists and objects"
+        raise BadRequest(what, "messages", status=413)
+    for function, param in functions:
+        function["arguments"] = _object(function["arguments"], param)
+    return made
 
 
 def _message(given: Any, param: str) -> dict[str, Any]:
@@ -67,7 +80,7 @@ def _content(content: Any, param: str, may_be_missing: bool) -> str:
 
 
 def _calls(given: Any, param: str) -> list[dict[str, Any]]:
-    """The calls of tools in a message, with arguments as templates take them: objects."""
+    """The calls of tools in a message, whose arguments are texts."""
     if not isinstance(given, list) or not given:
         raise BadRequest(f"{param} must be a list of calls", param)
     return [_call(x, f"{param}[{i}]") for i, x in enumerate(given)]
@@ -81,17 +94,15 @@ def _call(given: Any, param: str) -> dict[str, Any]:
     is_right = isinstance(function, dict) and function.keys() == {"name", "arguments"}
     if not is_right or not all(isinstance(x, str) for x in function.values()):
         raise BadRequest(f"{param}.function must have a name and arguments", f"{param}.function")
-    arguments = _object(function["arguments"])
-    if arguments is None:
-        what = f"{param}.function.arguments must be the text of a JSON object"
-        raise BadRequest(what, f"{param}.function.arguments")
-    made = {"name": function["name"], "arguments": arguments}
-    return {"id": given["id"], "type": "function", "function": made}
+    return {"id": given["id"], "type": "function", "function": {**function}}
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _object(text: str, param: str) -> dict[str, Any]:
+    """The arguments of a call as templates take them."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+        found = None
+    if not isinstance(found, dict):
+        raise BadRequest(f"{param} must be the text of a JSON object", param)
+    return found

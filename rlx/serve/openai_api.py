@@ -7,8 +7,9 @@ that names it.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 from ..ir.record import record
 from ..models.generation import Completion
@@ -381,10 +382,28 @@ def part(
     return {**names.head(True), "choices": [one], **usage}
 
 
-def logprobs_of(names: Names, tokenizer: Any, found: Completion, first: int = 0) -> Any:
+@final
+class Offsets:
+    """Where tokens begin in a text, in letters; they are told one after the other."""
+
+    def __init__(self) -> None:
+        self._letters = codecs.getincrementaldecoder("utf-8")("ignore")
+        self._count = 0
+
+    def of(self, word: bytes) -> int:
+        """Where the next token begins, whose bytes are a `word`."""
+        before = self._count
+        self._count += len(self._letters.decode(word))
+        return before
+
+
+def logprobs_of(
+    names: Names, tokenizer: Any, found: Completion, first: int, offsets: Offsets
+) -> Any:
     """The logarithms of an answer `found`, from its token `first` on.
 
-    `tokenizer` writes the tokens, `names` say in which form. None if they were not asked for.
+    `tokenizer` writes the tokens, `names` say in which form, `offsets` know those before. None if
+    logarithms were not asked for.
     """
     if not found.logprobs:
         return None
@@ -392,14 +411,13 @@ def logprobs_of(names: Names, tokenizer: Any, found: Completion, first: int = 0)
     def letters(token: int) -> bytes:
         return b"" if tokenizer is None else tokenizer.bytes_of(token)
 
-    rows = zip(found.tokens, found.logprobs, found.likeliest, strict=True)
-    rows = list(rows)[first:]
+    lists = found.tokens[first:], found.logprobs[first:], found.likeliest[first:]
+    rows = list(zip(*lists, strict=True))
     if not names.is_chat:
-        parts = [letters(t) for t in found.tokens]
-        before = [b"".join(parts[:i]) for i in range(first, len(parts))]
+        parts = [letters(t) for t, *_ in rows]
         return {
-            "text_offset": [len(x.decode("utf-8", "ignore")) for x in before],
-            "tokens": [_shown(x, "bytes:") for x in parts[first:]],
+            "text_offset": [offsets.of(x) for x in parts],
+            "tokens": [_shown(x, "bytes:") for x in parts],
             "token_logprobs": [_logprob(p) for _, p, _ in rows],
             "top_logprobs": [
                 {_shown(letters(t), "bytes:"): _logprob(p) for t, p in most.items()}
