@@ -107,6 +107,20 @@ def test_a_whole_sum_of_another_array_stays_alone(axes: tuple[int, ...]) -> None
     assert stored(checked(sums, [TABLE, TABLE])) == []
 
 
+@pytest.mark.usefixtures("small_caches")
+def test_a_value_that_is_read_at_many_places_is_not_computed_again_at_each() -> None:
+    """Neighbors of neighbors, eight times: work in proportion to the number of steps."""
+
+    def slopes(x: Value) -> Value:
+        for _ in range(8):
+            size = x.shape[0] - 1
+            left, right = (ops.slice(x, start=(i,), stop=(i + size,), step=(1,)) for i in range(2))
+            x = ops.sub(ops.sin(right), left)
+        return x
+
+    assert str(checked(slopes, [typed(500)])).count("sin(") <= 2 * 8
+
+
 # -- packing for vectors ---------------------------------------------------------------------------
 
 

@@ -206,6 +206,32 @@ def test_long_texts_beside_short_ones(dtype: str) -> None:
             np.testing.assert_allclose(whole[i], wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_odd_values_of_bfloat16_stay_in_their_rows() -> None:
+    """One number is left after whole vectors: no store goes beyond it."""
+    random = np.random.default_rng(0)
+    k, v = (random.normal(size=(3, 4, 3, 17)).astype("float32") for _ in "kv")
+    q = random.normal(size=(4, 3, 17)).astype(ml_dtypes.bfloat16)
+    where = np.arange(3, dtype="int32")[None], np.zeros(4, "int32"), np.arange(8, 12, dtype="int32")
+    made, wanted = (
+        rlx.jit(nn.paged_attention, device=device)(q, nn.KVPages(k, v), *where)
+        for device in ("cpu", "reference")
+    )
+    made, wanted = (np.asarray(x).astype("float32") for x in (made, wanted))
+    np.testing.assert_allclose(made, wanted, rtol=2**-7, atol=2**-9)
+
+
+def test_a_token_that_sees_nothing_beside_others_has_zeros() -> None:
+    """Each of its parts begins with it, or none would write its result."""
+    pages = nn.KVPages(*(np.ones((900, 8, 2, 32), "float32") for _ in "kv"))
+    tables, q = np.arange(900, dtype="int32")[None], np.ones((3, 4, 32), "float32")
+    where = tables, np.zeros(3, "int32"), np.array([-1, -1, 7000], "int32")
+    for count in (1, 3):
+        made = np.full((count, 4, 32), np.nan, "float32")
+        compiled = rlx.jit(nn.paged_attention)
+        compiled.run_into(q[:count], pages, tables, *(x[:count] for x in where[1:]), out=made)
+        np.testing.assert_array_equal(made[:2], np.zeros_like(made[:2]))
+
+
 def test_one_program_serves_all_sizes() -> None:
     requests = Requests(3, 4, 2, 8, 4, "float32")
     one, two, _ = schedules(requests, requests.random)

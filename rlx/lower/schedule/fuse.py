@@ -345,7 +345,7 @@ class _Fuser:
             return ""
         if times * cost <= cost + STORE_COST + times:
             return ""
-        if self.traffic.favors_again(value, sites, self.known):
+        if len(sites) <= MOST_SITES and self.traffic.favors_again(value, sites, self.known):
             return ""
         return f"computing it {times:.3g} times costs more than storing it"
 

@@ -51,14 +51,16 @@ class Traffic:
     def passes(self, sites: Mapping[Site, float]) -> Iterable[tuple[list[Value], float]]:
         """The roots of sites by kernel, and how often that computes each element.
 
-        Those become one kernel that have the same loops, and no sum of one before the other.
+        Those become one kernel that have the same loops, and no sum of one before the other. It
+        computes an element again for each other way from there, through other slices, say.
         """
-        roots, most = defaultdict(list), defaultdict(float)
+        roots, most = defaultdict(list), defaultdict[tuple, dict[tuple, float]](dict)
         for (root, path), times in sites.items():
             key = root.shape, self.levels[root], tuple(step.result.shape for step in path)
+            way = tuple(map(_places, path))
             roots[key].append(root)
-            most[key] = max(most[key], times)
-        return [(roots[key], most[key]) for key in roots]
+            most[key][way] = max(most[key].get(way, 0.0), times)
+        return [(roots[key], sum(most[key].values())) for key in roots]
 
     @cached_property
     def levels(self) -> dict[Value, int]:
@@ -96,6 +98,11 @@ class Traffic:
                 work = math.inf
             stack += ((a, False) for a in value.node.args)
         return work, found
+
+
+def _places(step: Node) -> tuple:
+    """Equal for moves that read the same places of an array."""
+    return type(step.op.rules.body), *step.attrs.items(), *step.args[1:]
 
 
 def is_far(nbytes: Size) -> bool:

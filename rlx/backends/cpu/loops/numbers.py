@@ -8,7 +8,7 @@ from ....ir.record import record
 from ..llvm.text import Function, Vector
 from .scalar import HALVES, convert, narrow, widen
 from .scope import memory_vector
-from .vectors import lane_mask
+from .vectors import first_lanes, lane_mask
 
 I64 = Vector("int64")
 
@@ -49,6 +49,8 @@ class Numbers:
             x, half = narrow(f, dtype, self.lanes, x), Vector(dtype, self.lanes)
             if kind.element != half.element:
                 x = f.emit(f"bitcast {half.text} {x} to {kind.text}")
+        if mask == lane_mask(self.lanes, 1):
+            mask = first_lanes(f, self.lanes, "1")  # LLVM may not know it
         address = f.offset(pointer, kind.element, place)
         f.store(kind, x, address, np.dtype(kind.dtype).itemsize, mask)
 

@@ -88,9 +88,9 @@ class Spans:
         half = f.emit(f"shl i64 1, {f.emit(f'sub i64 {span.shift}, 1')}")
         near = f.emit(f"add i64 {f.emit(f'mul i64 {blocks}, {BLOCK}')}, {half}")
         segments = f.emit(f"lshr i64 {near}, {span.shift}")
-        is_inside = f.emit(
-            f"icmp slt i64 {segments}, {f.emit(f'sub i64 {span.last}, {span.first}')}"
-        )
+        count = f.emit(f"sub i64 {span.last}, {span.first}")
+        # a token that sees nothing has no segments, but its part begins with it
+        is_inside = f.emit(f"icmp slt i64 {segments}, {self._most(count, '1')}")
         more = f.emit(f"select i1 {is_there}, i64 1, i64 0")
         after = f.emit(f"add i64 {token}, {more}")
         is_inside = f.emit(f"and i1 {is_there}, {is_inside}")
