@@ -149,8 +149,14 @@ def test_configurations_say_where_positions_begin_and_windows_end(tmp_path):
     for found, (first, last) in ((exact, ends), (whole, (np.floor(ends[0]), np.ceil(ends[1])))):
         share = np.clip((np.arange(half) - first) / (last - first), 0, 1)
         np.testing.assert_allclose(found, plain * (1 - share * 3 / 4), rtol=1e-12)
-    write_folder(tmp_path, "qwen2", sliding_window=4)
-    assert rlx.models.load(tmp_path).config.window is None
+    for kind, window in ("qwen2", None), ("llama", None), ("mistral", 4):
+        write_folder(tmp_path, kind, sliding_window=4)
+        assert rlx.models.load(tmp_path).config.window == window
+
+
+def test_ends_that_no_token_has_are_none(tmp_path):
+    write_folder(tmp_path, "llama", eos_token_id=[-1, 5, 10**30])
+    assert rlx.models.load(tmp_path).ends == {5}
 
 
 def test_a_model_without_a_head_must_be_tied(tmp_path):

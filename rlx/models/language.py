@@ -80,7 +80,8 @@ class LanguageModel:
         named = [] if tokenizer is None else [tokenizer.eos, tokenizer.eot]
         special = {} if tokenizer is None else tokenizer.special
         named += [special.get(name) for name in ENDS]
-        self.ends = frozenset(ends) | {x for x in named if x is not None}
+        given = {*ends, *(x for x in named if x is not None)}
+        self.ends = frozenset(x for x in given if 0 <= x < config.vocabulary)  # -1 is none
         written = None if tokenizer is None else tokenizer.to_json
         self.formats = Formats(written, config.vocabulary, self.ends)
 

@@ -95,8 +95,8 @@ def read_llama(
         refuse(f"heads have {head_size} features, which part in no pairs to turn")
     if architecture.startswith("qwen"):
         given.only("has_window", False)
-    # Hugging Face's classes for Qwen have none if a file does not say so
-    usual = layout == 0 or not architecture.startswith("qwen")
+    # of Hugging Face's classes only those for Mistral have one if a file does not say so
+    usual = layout == 0 or architecture == "mistral"
     has_window = given.has("window") and given.flag("has_window", usual)
     if not given.flag("is_tied", True):
         tensors.shape(TABLE["head"][layout])  # refuses a model without it
