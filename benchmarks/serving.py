@@ -326,11 +326,12 @@ def leave() -> None:
     draw = random.Random(0)
 
     def state(port: int, process: Any) -> tuple[Any, ...]:
+        # first, since the connection of who asks for the numbers may be open for a moment
+        files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
         numbers = dict(
             line.split() for line in get(port, "/metrics").splitlines() if line.startswith("rlx_")
             and "{" not in line
         )  # fmt: skip
-        files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
         held = float(numbers["rlx_running"]), float(numbers["rlx_pages_free"]), files
         return *held, *(round(x, 1) for x in memory(process.pid))
 
