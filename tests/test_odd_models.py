@@ -181,6 +181,15 @@ def test_tokens_that_only_the_model_has_are_no_text(tmp_path):
         model.tokenizer.decode([4])
 
 
+def test_forms_need_a_tokenizer_that_their_library_knows(tmp_path):
+    pytest.importorskip("llguidance", reason="needs the package llguidance")
+    write_folder(tmp_path, "llama")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1}, []))
+    (tmp_path / "tokenizer.json").write_text(tokenizer.to_str())
+    with pytest.raises(rlx.ArgumentError, match="this tokenizer can have no form"):
+        rlx.models.load(tmp_path).generate("ab", max_tokens=3, regex="a+")
+
+
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "int8", "bool", "complex64"])
 def test_weights_are_floats(tmp_path, dtype):
     """Longer ones compute as float32 does; numbers of codes alone are not the weights."""

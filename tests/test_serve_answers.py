@@ -55,6 +55,12 @@ def test_events_of_pieces_have_all_fields(is_chat, has_usage):
     assert len(found) == begin + len(PIECES) + 1 + has_usage
 
 
+def test_an_echo_leaves_out_tokens_that_only_the_model_has():
+    asked: Any = SimpleNamespace(is_chat=False, echo=True, samples=1, prompts=[[0, 9, 1]])
+    tokenizer = SimpleNamespace(end=2, decode=lambda ids, special: "".join("ab"[i] for i in ids))
+    assert Answer(asked, SimpleNamespace(tokenizer=tokenizer), "m", [], None)._echo(0) == "ab"  # type: ignore[arg-type]
+
+
 def test_each_token_is_written_once_wherever_a_stream_is_cut():
     words, asked = [b"a", b"\xe2\x82", b"\xac", b"b", b"\xff", b"c"], list[int]()
     tokenizer = SimpleNamespace(bytes_of=lambda token: asked.append(token) or words[token])

@@ -136,9 +136,15 @@ class Formats:
             raise ArgumentError(
                 f"generate: the model has no {what}", fix="leave out schema and regex"
             )
-        return _library().LLTokenizer(
-            self._written(), n_vocab=self._vocabulary, eos_token=sorted(self._ends)
-        )
+        try:
+            return _library().LLTokenizer(
+                self._written(), n_vocab=self._vocabulary, eos_token=sorted(self._ends)
+            )
+        except ValueError as error:  # a kind of tokenizer that it does not know
+            raise ArgumentError(
+                f"generate: texts of this tokenizer can have no form: {error}",
+                fix="leave out schema and regex",
+            ) from None
 
 
 def _allowed(matcher: Any, ends: Collection[int], count: int) -> np.ndarray:

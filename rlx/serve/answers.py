@@ -90,7 +90,10 @@ class Answer:
         prompt = self._asked.prompts[index // self._asked.samples]
         if isinstance(prompt, str):
             return prompt
-        return "" if self._tokenizer is None else self._tokenizer.decode(prompt, special=True)
+        if self._tokenizer is None:
+            return ""
+        end = self._tokenizer.end  # a model may have more tokens, which are no text
+        return self._tokenizer.decode([i for i in prompt if i < end], special=True)
 
     def _logprobs(self, found: Completion, first: int, offsets: api.Offsets) -> Any:
         return api.logprobs_of(self._names, self._tokenizer, found, first, offsets)
