@@ -56,7 +56,9 @@ def test_events_of_pieces_have_all_fields(is_chat, has_usage):
 
 
 def test_an_echo_leaves_out_tokens_that_only_the_model_has():
-    asked: Any = SimpleNamespace(is_chat=False, echo=True, samples=1, prompts=[[0, 9, 1]])
+    asked: Any = SimpleNamespace(
+        is_chat=False, has_usage=False, echo=True, samples=1, prompts=[[0, 9, 1]]
+    )
     tokenizer = SimpleNamespace(end=2, decode=lambda ids, special: "".join("ab"[i] for i in ids))
     assert Answer(asked, SimpleNamespace(tokenizer=tokenizer), "m", [], None)._echo(0) == "ab"  # type: ignore[arg-type]
 
