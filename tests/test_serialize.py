@@ -169,10 +169,11 @@ def test_wrong_settings_name_the_valid_ones(environment, what, fix):
 
 
 @pytest.mark.parametrize("word", ["0", "off", "None"])
-def test_words_turn_the_cache_on_disk_off(word):
+def test_words_turn_the_cache_on_disk_off(word, tmp_path):
     assert from_environment({"RLX_CACHE": word}).cache is False
     assert from_environment({"RLX_CACHE": "on"}).cache is True
-    assert str(from_environment({"RLX_CACHE": "/tmp/off"}).cache) == "/tmp/off"
+    folder = str(tmp_path / "off")
+    assert str(from_environment({"RLX_CACHE": folder}).cache) == folder
 
 
 def test_the_keys_of_servers_are_no_unknown_setting():

@@ -19,12 +19,31 @@ from .sizes import BLOCK, Sizes
 from .sources import KEY, VALUE, Rows, Seen, Source
 
 
-class Results:
+class Vectors:
+    """Vectors of numbers that lie one after another in memory."""
+
+    def __init__(self, f: Function, sizes: Sizes) -> None:
+        self.f, self.p, self.vector = f, sizes, sizes.vector
+        self.numbers = Numbers(f, sizes.wide, sizes.lanes)
+
+    def _power(self, x: str) -> str:
+        return emit_instruction(self.f, "exp", self.p.wide, self.p.lanes, self.p.wide, [x])
+
+    def _put(self, vectors: str, place: int | str, x: str) -> None:
+        address = self.f.offset(vectors, self.vector.text, str(place))
+        self.f.do(f"store {self.vector.text} {x}, ptr {address}, align {self.p.vector_bytes}")
+
+    def _get(self, vectors: str, place: int | str) -> str:
+        address = self.f.offset(vectors, self.vector.text, str(place))
+        return self.f.emit(f"load {self.vector.text}, ptr {address}, align {self.p.vector_bytes}")
+
+
+class Results(Vectors):
     """Sums of segments, and results."""
 
     def __init__(self, f: Function, sizes: Sizes, out: str) -> None:
-        self.f, self.p, self.out, self.vector = f, sizes, out, sizes.vector
-        self.numbers = Numbers(f, sizes.wide, sizes.lanes)
+        super().__init__(f, sizes)
+        self.out = out
 
     def clear(self, sums: str) -> None:
         """Begin sums."""
@@ -76,17 +95,6 @@ class Results:
         with self.f.loop("0", str(self.p.result)) as loop:
             self._put(target, loop.index, self._get(sums, loop.index))
 
-    def _power(self, x: str) -> str:
-        return emit_instruction(self.f, "exp", self.p.wide, self.p.lanes, self.p.wide, [x])
-
-    def _put(self, sums: str, place: int | str, x: str) -> None:
-        address = self.f.offset(sums, self.vector.text, str(place))
-        self.f.do(f"store {self.vector.text} {x}, ptr {address}, align {self.p.vector_bytes}")
-
-    def _get(self, sums: str, place: int | str) -> str:
-        address = self.f.offset(sums, self.vector.text, str(place))
-        return self.f.emit(f"load {self.vector.text}, ptr {address}, align {self.p.vector_bytes}")
-
 
 @record
 class Of:
@@ -97,13 +105,12 @@ class Of:
     groups: str
 
 
-class Block:
+class Block(Vectors):
     """A block of positions; `states` are vectors in memory, by token and group."""
 
     def __init__(self, f: Function, sizes: Sizes, queries: str, states: str) -> None:
-        self.f, self.p, self.queries, self.vector = f, sizes, queries, sizes.vector
-        self.lanes = sizes.lanes
-        self.numbers = Numbers(f, sizes.wide, sizes.lanes)
+        super().__init__(f, sizes)
+        self.queries, self.lanes = queries, sizes.lanes
         self.states, count = states, sizes.slots * sizes.heads * BLOCK
         self.memory = f.reserve(f"[{count} x {self.vector.element}]", 64)
 
@@ -269,9 +276,6 @@ class Block:
             loop.next = [f.select(vector, is_more, x, old)]
         return loop.values[0]
 
-    def _power(self, x: str) -> str:
-        return emit_instruction(self.f, "exp", self.p.wide, self.lanes, self.p.wide, [x])
-
     # -- values ------------------------------------------------------------------------------------
 
     def _values(self) -> None:
@@ -323,14 +327,6 @@ class Block:
         f, element = self.f, self.vector.element
         x = f.emit(f"load {element}, ptr {self._score_address(head, at)}")
         return f.splat(x, self.vector)
-
-    def _put(self, state: str, place: int, x: str) -> None:
-        address = self.f.offset(state, self.vector.text, str(place))
-        self.f.do(f"store {self.vector.text} {x}, ptr {address}, align {self.p.vector_bytes}")
-
-    def _get(self, state: str, place: int) -> str:
-        address = self.f.offset(state, self.vector.text, str(place))
-        return self.f.emit(f"load {self.vector.text}, ptr {address}, align {self.p.vector_bytes}")
 
     def _score_address(self, head: int, at: str) -> str:
         place = self.f.emit(f"add i64 {at}, {head * BLOCK}")
