@@ -15,6 +15,9 @@ try:
 except Exception as _error:
     if type(_error).__module__ != __name__:
         raise
+    from .cli.wrong_settings import end_command as _end_command
+
+    _end_command(_error)
     raise _error.with_traceback(None) from None  # a wrong setting, whichever file was being loaded
 finally:
     if _collects:

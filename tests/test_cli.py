@@ -179,7 +179,11 @@ def test_quantize_keeps_the_alignment_of_a_file(rlx_prints, tmp_path):
         (["run", "MODEL", "Hi", "--top-p", "2"], "top_p is 2"),
         (["run", "MODEL", "Hi", "--max-tokens", "9999"], "over the model's context of 8192"),
         (["quantize", "MODEL", "MODEL"], "write over what it reads"),
-        (["quantize", "MODEL", "x.safetensors"], "whose names end with .gguf"),
+        (["quantize", "MODEL", "x.safetensors"], "name it x.safetensors.gguf"),
+        (["quantize", "MODEL", "."], "which does not end with .gguf"),
+        (["quantize", __file__, "x.gguf"], "is no GGUF file"),
+        (["serve", "MODEL", "--memory", "4G"], "fix: give --workers"),
+        (["serve", "MODEL", "--memory", "lots", "--workers", "1"], "Workers: memory is 'lots'"),
         (["quantize", "MODEL", "/no/such/x.gguf"], "cannot write"),
         (["run", "ENCODER", "Hi"], "is an encoder, which writes no text"),
         (["run", "MODEL", "Hi\udcff"], "the prompt is no text in UTF-8"),
@@ -212,10 +216,28 @@ def test_a_full_disk_and_letters_that_a_terminal_has_not(tmp_path):
     subprocess.run(f"{shlex.join(command)} <&- >&-", shell=True, cwd=ROOT, check=True)
     if not os.path.exists("/dev/full"):
         return
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=ROOT)
-    assert done.returncode == 2
-    assert done.stderr == b"rlx: cannot write the output: No space left on device\n"
+    for given in command[3:], ["--help"], ["--version"], ["run", "--help"]:
+        with open("/dev/full", "w") as full:
+            line = [*command[:3], *given]
+            done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, cwd=ROOT)
+        assert done.returncode == 2
+        assert done.stderr == b"rlx: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize("command", [["-m", "rlx"], ["-mrlx", "doctor"], ["SCRIPT", "cache"]])
+def test_a_wrong_setting_is_an_error_of_the_command(tmp_path, command):
+    script = tmp_path / "rlx"  # as pip writes one
+    script.write_text("import sys\nfrom rlx.cli.main import main\nsys.exit(main())")
+    for name, value in (("RLX_NUM_THREADS", "x"), ("RLX_DEVICES", "cpu"), ("RLX_CHECK", "yes")):
+        environment = {**os.environ, name: value, "PYTHONPATH": str(ROOT)}
+        line = [sys.executable, *(str(script) if x == "SCRIPT" else x for x in command)]
+        done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, env=environment)
+        assert done.returncode == 2 and not done.stdout
+        what, fix = done.stderr.splitlines()
+        assert what.startswith("rlx: ") and name in what and fix.startswith("fix: ")
+    used = [sys.executable, "-c", "import rlx", "rlx"]
+    done = subprocess.run(used, capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert done.returncode == 1 and "ConfigError: RLX_CHECK is 'yes'" in done.stderr
 
 
 def test_what_a_context_has_room_for(rlx_prints, tmp_path):

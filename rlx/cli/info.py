@@ -37,14 +37,14 @@ def run(asked: argparse.Namespace) -> None:
     if asked.template:
         print(_template(place))
         return
-    if place.is_dir() or place.suffix.lower() in READERS or _is_gguf(place):
+    if place.is_dir() or place.suffix.lower() in READERS or is_gguf(place):
         lines = _of_tensors(place, asked)
     else:
         lines = _of_export(load_exported(place), asked.tensors)
     print("\n".join(lines))
 
 
-def _is_gguf(place: Path) -> bool:
+def is_gguf(place: Path) -> bool:
     """Whether a file of any name begins as those of llama.cpp do."""
     return bytes(FileBytes(place)[: len(MAGIC)]) == MAGIC
 

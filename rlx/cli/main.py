@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import importlib
 import io
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from ..ir.errors import RlxError
 from ..ir.lazy import HOUSE
+from .wrong_settings import WRONG
 
 VERBS = {  # module: what it does
     "doctor": "list the devices, what runs each, and what to install for those that are absent",
@@ -27,7 +29,6 @@ VERBS = {  # module: what it does
     "bench": "measure how fast a language model reads and writes",
 }
 RUNNERS = ("<frozen runpy>", "runpy.py")  # of `python -m rlx`
-WRONG = 2  # the status that argparse gives, too
 EXAMPLES = """examples:
   rlx explore model.py:loss 32,784 784,10
   rlx profile --trace trace.json train.py
@@ -59,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module = importlib.import_module(f"{__package__}.{name}")
             module.add(verb)
             verb.set_defaults(run=module.run)
-    asked = parser.parse_args(given)
     try:
+        asked = _parsed(parser, given)
         asked.run(asked)
         sys.stdout.flush()
     except RlxError as error:
@@ -77,6 +78,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"rlx: cannot write the output: {error.strerror}", file=sys.stderr)
         return WRONG
     return 0
+
+
+def _parsed(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
+    """What was asked for; what argparse prints it would lose on a full disk without a word."""
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(told):
+            return parser.parse_args(given)
+    finally:
+        print(told.getvalue(), end="", flush=True)
 
 
 def _open_streams() -> None:

@@ -8,13 +8,13 @@ from ..io.gguf_writing import write_quantized
 from ..ir.errors import ArgumentError
 from ..ir.files import as_path
 from ..ir.ops.blocks import FORMATS
-from .info import size_text
+from .info import is_gguf, size_text
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Describe its arguments."""
     parser.add_argument("model", help="a GGUF file")
-    parser.add_argument("target", help="the file to write")
+    parser.add_argument("target", help="the file to write, NAME.gguf")
     parser.add_argument(
         "--format", choices=[*FORMATS], default="q4_0", help="of matrices (q4_0); others stay"
     )
@@ -23,10 +23,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> None:
     """Write the file, and print what became of its tensors."""
     source, target = as_path(asked.model), as_path(asked.target)
-    if source.suffix.lower() != ".gguf" or target.suffix.lower() != ".gguf":
+    if not is_gguf(source):
         raise ArgumentError(
-            "quantize: it reads and writes files of llama.cpp, whose names end with .gguf",
+            f"quantize: {asked.model!r} is no GGUF file, which it reads",
             fix="rlx.quantize(f, examples) takes any function or module of rlx",
+        )
+    if target.suffix.lower() != ".gguf":  # by which others know it
+        raise ArgumentError(
+            f"quantize: the name of the file to write is {asked.target!r}, which does not end with "
+            ".gguf",
+            fix=f"name it {asked.target}.gguf",
         )
     if source.exists() and target.exists() and source.samefile(target):
         raise ArgumentError("quantize: it would write over what it reads", fix="name another file")

@@ -43,6 +43,11 @@ def add(parser: argparse.ArgumentParser) -> None:
             f"--{name}", type=int, default=default, metavar="N", help=f"{about} ({default})"
         )
     parser.add_argument(
+        "--memory", metavar="BYTES",
+        help="what a worker may take beyond what it begins with, as 4G; one that needs more is "
+        "replaced (no bound)",
+    )  # fmt: skip
+    parser.add_argument(
         "--stretch", type=float, default=1.75, metavar="X",
         help="how much longer prompts may make a step in which answers are written (1.75)",
     )  # fmt: skip
@@ -89,6 +94,8 @@ def run(asked: argparse.Namespace) -> None:
         raise ArgumentError(f"--port is {asked.port}", fix=f"give 1 to {MOST_PORT}, or 0 for any")
     if asked.timeout <= 0:
         raise ArgumentError(f"--timeout is {asked.timeout}", fix="give a number of seconds above 0")
+    if asked.memory is not None and not asked.workers:
+        raise ArgumentError("--memory bounds workers, and there are none", fix="give --workers")
     import uvicorn
 
     model = load(asked.model, compute=asked.compute)
@@ -160,7 +167,8 @@ def _application(
     writer: Engine | Workers
     if asked.workers:
         make = functools.partial(engine, asked)
-        workers = Workers(model, make, asked.workers, max_waiting=asked.max_waiting)
+        bounds = {"max_waiting": asked.max_waiting, "memory": asked.memory}
+        workers = Workers(model, make, asked.workers, **bounds)
         writer = stack.enter_context(workers)
     else:
         writer = _engine(asked, model)
