@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,11 @@ from test_gguf_files import some_blocks
 import rlx
 import rlx.numpy as rnp
 from rlx import nn
+from rlx.backends.cpu.llvm.host import Host
+from rlx.backends.cpu.llvm.text import Module
+from rlx.backends.cpu.packed.layout import packed_layout
+from rlx.backends.cpu.packed.lines import method_of
+from rlx.backends.cpu.packed.tile import tile_function
 from rlx.ir.errors import ArgumentError, AttributeValueError, ShapeError
 from rlx.ir.ops.blocks import COMPUTES, FORMATS, GREATEST, ROUNDED
 
@@ -62,6 +68,21 @@ def test_other_processors_and_threads_give_the_same_bits():
     assert found_by("avx2", 3) == products()
     for name, (error, off, _) in found_by("sse", 2).items():
         assert error < 8 and off < 0.01, name
+
+
+@pytest.mark.parametrize("rows", [4, 8])
+@pytest.mark.parametrize("compute", GREATEST)
+@pytest.mark.parametrize("format", ["q4_1", "q8_0", "q6_k"])
+def test_no_product_waits_for_the_one_before(format, compute, rows):
+    features = "+avx512f,+avx512bw,+avx512vnni,+f16c"
+    host = Host("", features, 64, 32, 32 << 10, 1 << 20, 32 << 20, cores=1)
+    method = method_of(packed_layout(format, host), compute, host)
+    module = Module()
+    text = module.functions[tile_function(module, method, rows)].text
+    added = re.findall(r"(%\S+) = call \S+ \S+ \S+ @llvm.x86.avx512.vpdpbusd.512\((.*)\)", text)
+    assert len(added) == rows * 8 * method.digits
+    last = [name for name, _ in added]
+    assert not [name for name, (_, given) in zip(last, added[1:], strict=False) if name in given]
 
 
 def found_by(processor: str, threads: int) -> dict[str, list[float]]:

@@ -26,7 +26,6 @@ from .tile import tile_function
 
 ROWS = 64  # lines of x that are prepared at a time
 GROUPS = {16: (8, 4, 2, 1), 8: (4, 2, 1), 4: (4, 1)}  # lanes -> lines of x in registers
-FEW = 16  # lines of x in registers if there are no more
 SHARED_ROWS = 16  # lines of x of a thread, from which on each takes some
 RATE = {"words": 200.0, "pairs": 80.0, "floats": 70.0}  # products in a nanosecond
 BYTES = 20.0  # that are read in one
@@ -175,9 +174,7 @@ def _rows(
 ) -> None:
     """Multiply prepared lines by a tile: many at a time, then fewer."""
     w, line, out, there = given
-    done, groups = "0", GROUPS[method.lanes]
-    if method.kind == "words" and method.lanes == LINES:
-        groups = (FEW, *groups)
+    done = "0"
 
     def group(rows: int, first: str) -> None:
         name = tile_function(module, method, rows)
@@ -186,10 +183,8 @@ def _rows(
         numbers = f"i64 {line}, ptr {end}, i64 %lines, i64 %depth, i64 {there}"
         f.do(f"call void @{name}(ptr {w}, ptr {begin}, {numbers})")
 
-    for rows in groups:
+    for rows in GROUPS[method.lanes]:
         end = f.emit(f"and i64 {count}, {-rows}")
-        if rows == FEW:  # packed numbers of few lines come from memory, and are read once
-            end = f.select(INT, f.emit(f"icmp ult i64 {count}, {2 * FEW}"), end, "0")
         with f.loop(done, end, str(rows)) as loop:
             group(rows, loop.index)
         done = end

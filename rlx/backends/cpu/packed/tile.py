@@ -7,7 +7,8 @@ step, or as a chain of floats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 from ....ir.types import as_dtype
 from ..llvm.text import KERNEL, Function, Module, Vector
@@ -133,26 +134,30 @@ def _store(f: Function, method: Method, sums: Sequence[str], first: int) -> None
 # -- the products of a block, for each line of x and each half of the block ------------------------
 
 
-def _words(f: Function, method: Method, w: str, first: int) -> list[str]:
+def _words(f: Function, method: Method, w: str, first: int) -> Iterator[str]:
     """The codes of a block, four numbers of a line in each lane."""
     words = Vector("int32", method.lanes)
-    return [
-        f.load(words, f.offset(w, "i8", str(4 * (LINES * z + first))), 4)
-        for z in range(method.packed.words)
-    ]
+    for z in range(method.packed.words):
+        yield f.load(words, f.offset(w, "i8", str(4 * (LINES * z + first))), 4)
 
 
-def _bytes(f: Function, method: Method, w: str, first: int) -> list[str]:
-    """The eight words of a block as unsigned bytes; codes of 8 bits as they are."""
+def _bytes(f: Function, method: Method, w: str, first: int) -> Iterator[tuple[int, str]]:
+    """The eight words of a block as bytes, each with its number, as they are taken apart.
+
+    They are unsigned, but codes of 8 bits for pairs.
+    """
     packed, words = method.packed, Vector("int32", method.lanes)
-    found = _words(f, method, w, first)
-    if packed.bits == 8:
-        return found
-    mask = f.constant(words, FIFTEEN)
-    low = [f.emit(f"and {words.text} {x}, {mask}") for x in found]
-    upper = [f.emit(f"lshr {words.text} {x}, {f.constant(words, WORD)}") for x in found]
-    halves = [*low, *(f.emit(f"and {words.text} {x}, {mask}") for x in upper)]
-    return halves if packed.zero is not None else [_looked_up(f, packed, words, x) for x in halves]
+    for z, found in enumerate(_words(f, method, w, first)):
+        if packed.bits == 8:
+            signs = f.constant(words, SIGNS)
+            is_signed = method.kind == "pairs"
+            yield z, found if is_signed else f.emit(f"xor {words.text} {found}, {signs}")
+            continue
+        upper = f.emit(f"lshr {words.text} {found}, {f.constant(words, 4)}")
+        for number, codes in ((z, found), (z + packed.words, upper)):
+            codes = f.emit(f"and {words.text} {codes}, {f.constant(words, FIFTEEN)}")
+            is_table = packed.zero is None
+            yield number, _looked_up(f, packed, words, codes) if is_table else codes
 
 
 def _looked_up(f: Function, packed: Packed, words: Vector, codes: str) -> str:
@@ -165,54 +170,76 @@ def _looked_up(f: Function, packed: Packed, words: Vector, codes: str) -> str:
     return f.emit(f"bitcast {kind.text} {found} to {words.text}")
 
 
-def _of_integers(
+def _of_words(
     f: Function, method: Method, w: str, lines: Sequence[str], first: int
 ) -> Iterator[list[str]]:
-    """Bytes of packed numbers times the bytes of x, which has one or two of them."""
-    words, single = Vector("int32", method.lanes), Vector("float32", method.lanes)
-    parts = _bytes(f, method, w, first)
-    if method.packed.bits == 8 and method.kind == "words":
-        signs = f.constant(words, SIGNS)
-        parts = [f.emit(f"xor {words.text} {x}, {signs}") for x in parts]
-    count = len(parts) // method.sums
-    some = [parts[i * count : (i + 1) * count] for i in range(method.sums)]
-    for line in lines:
-        sums = [_whole(f, method, line, number, x) for number, x in enumerate(some)]
-        yield [f.emit(f"sitofp {words.text} {x} to {single.text}") for x in sums]
+    """Unsigned bytes of packed numbers times signed ones of x, four at a time added to a sum.
 
-
-def _whole(f: Function, method: Method, line: str, number: int, parts: Sequence[str]) -> str:
-    """A whole sum of products: that of upper bytes of x, times 256, and on with lower ones."""
+    As many sums grow side by side as there are registers: each waits for its last addition.
+    """
     words = Vector("int32", method.lanes)
-    dot: Callable[..., str] = _dot_of_pairs if method.kind == "pairs" else _dot_of_words
-    total = f.constant(words, 0)
-    for digit in range(method.digits):
-        if digit:
-            total = f.emit(f"shl {words.text} {total}, {f.constant(words, 8)}")
-        if method.offset and digit == method.digits - 1:
-            start = _spread(f, words, line, method.start_place(number))
-            total = f.emit(f"add {words.text} {total}, {start}") if digit else start
-        place = BLOCK * digit + WORD * len(parts) * number
-        xs = [_spread(f, words, line, place + WORD * z) for z in range(len(parts))]
-        total = dot(f, method, parts, xs, total)
-    return total
+    kind, name = words.text, f"@llvm.x86.avx512.vpdpbusd.{32 * method.lanes}"
+    digits, count = range(method.digits), max(1, method.lanes // (method.sums * method.digits))
+    for begin in range(0, len(lines), count):
+        some = lines[begin : begin + count]
+        sums = {
+            (line, number, digit): _start(f, method, line, number, digit)
+            for digit in digits
+            for number in range(method.sums)
+            for line in some
+        }
+        for z, part in _bytes(f, method, w, first):
+            for digit, line in itertools.product(digits, some):
+                key = line, z * WORD * method.sums // BLOCK, digit
+                x = _spread(f, words, line, BLOCK * digit + WORD * z)
+                sums[key] = f.call(kind, name, (kind, sums[key]), (kind, part), (kind, x))
+        for line in some:
+            found = ([sums[line, i, digit] for digit in digits] for i in range(method.sums))
+            yield [_of_digits(f, method, each) for each in found]
 
 
-def _dot_of_words(
-    f: Function, method: Method, parts: Sequence[str], xs: Sequence[str], total: str
-) -> str:
-    """Unsigned bytes times signed ones, four at a time added to a sum."""
-    kind = Vector("int32", method.lanes).text
-    for part, x in zip(parts, xs, strict=True):
-        name = f"@llvm.x86.avx512.vpdpbusd.{32 * method.lanes}"
-        total = f.call(kind, name, (kind, total), (kind, part), (kind, x))
-    return total
+def _of_pairs(
+    f: Function, method: Method, w: str, lines: Sequence[str], first: int
+) -> Iterator[list[str]]:
+    """The same in two steps: pairs of products in 16 bits, and pairs of these."""
+    words = Vector("int32", method.lanes)
+    parts = [part for _, part in sorted(_bytes(f, method, w, first))]
+    count = len(parts) // method.sums
+    for line in lines:
+        found = []
+        for number in range(method.sums):
+            some, sums = parts[number * count : (number + 1) * count], []
+            for digit in range(method.digits):
+                place = BLOCK * digit + WORD * count * number
+                xs = [_spread(f, words, line, place + WORD * z) for z in range(count)]
+                start = _start(f, method, line, number, digit)
+                sums.append(_dot_of_pairs(f, method, some, xs, start))
+            found.append(_of_digits(f, method, sums))
+        yield found
+
+
+def _start(f: Function, method: Method, line: str, number: int, digit: int) -> str:
+    """What a whole sum of products with a digit of x begins with."""
+    words = Vector("int32", method.lanes)
+    if not method.offset or digit < method.digits - 1:
+        return f.constant(words, 0)
+    return _spread(f, words, line, method.start_place(number))
+
+
+def _of_digits(f: Function, method: Method, sums: Sequence[str]) -> str:
+    """A whole sum as floats: that with upper bytes of x, times 256, and that with lower ones."""
+    words, single = Vector("int32", method.lanes), Vector("float32", method.lanes)
+    total, *lower = sums
+    for each in lower:
+        total = f.emit(f"shl {words.text} {total}, {f.constant(words, 8)}")
+        total = f.emit(f"add {words.text} {total}, {each}")
+    return f.emit(f"sitofp {words.text} {total} to {single.text}")
 
 
 def _dot_of_pairs(
     f: Function, method: Method, parts: Sequence[str], xs: Sequence[str], total: str
 ) -> str:
-    """The same in two steps: pairs of products in 16 bits, and pairs of these.
+    """Bytes times bytes, added to a sum.
 
     Pairs of signed bytes are the sizes of the packed numbers times x with their signs.
     """
@@ -260,7 +287,7 @@ def _of_floats(
 ) -> list[list[str]]:
     """Floats times floats, number after number, in two chains."""
     packed, single = method.packed, Vector("float32", method.lanes)
-    words = _words(f, method, w, first)
+    words = list(_words(f, method, w, first))
     zero = f.constant(single, 0)
     sums = [[zero, zero] for _ in lines]
     for place in range(BLOCK // 2):
@@ -303,4 +330,4 @@ def _signed(f: Function, method: Method, words: str, byte: int) -> str:
     return f.emit(f"sitofp {kind.text} {words} to {single.text}")
 
 
-PRODUCTS = {"words": _of_integers, "pairs": _of_integers, "floats": _of_floats}
+PRODUCTS = {"words": _of_words, "pairs": _of_pairs, "floats": _of_floats}
