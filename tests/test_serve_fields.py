@@ -26,7 +26,6 @@ from test_serve_http import chat, model, path, served  # noqa: E402, F401
 
 from rlx.serve import door, preparing  # noqa: E402
 from rlx.serve.bad_request import BadRequest  # noqa: E402
-from rlx.serve.metrics import Metrics  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +115,7 @@ def test_models_and_routes_that_there_are_not(client):
 
 def test_bodies_that_come_late_or_never(monkeypatch):
     monkeypatch.setattr(door, "MOST_SECONDS", 0.01)
-    one = door.Door([], 100, Metrics())
+    one = door.Door([], 100)
 
     async def status(last: dict[str, Any] | None) -> int:
         begun = [{"type": "http.request", "body": b"{", "more_body": True}]

@@ -65,7 +65,7 @@ def told(writer: Writer) -> tuple[Any, list[int]]:
             return [await one.get(f"/{path}") for path in ("health", "ready", "metrics")]
 
     answers = asyncio.run(ask())
-    assert "rlx_steps 3.0" in answers[2].text and "of_its_own" not in answers[2].text
+    assert "rlx_steps_total 3.0" in answers[2].text and "of_its_own" not in answers[2].text
     return answers[0].json(), [x.status_code for x in answers]
 
 
@@ -132,3 +132,38 @@ def test_nobody_waits_while_the_long_text_of_another_is_read():
     health, long = asyncio.run(ask())
     assert health.status_code == 200
     assert long.status_code == 400 and "this one is too long" in long.text
+
+
+def test_metrics_count_all_answers_and_are_of_the_right_kinds():
+    writer = Many(2, 2)
+
+    async def ask() -> str:
+        from rlx.serve.http import application
+
+        app = application(writer)
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as one:
+            await one.post("/v1/completions", content=b"{")
+            await one.get("/v1/models/a/b")
+            await one.get(f"/{'x' * 99}")
+            await one.delete("/v1/completions")
+            await one.get("/health", headers={"Host": "elsewhere.example"})
+            writer.may_read.set()
+            writer.prompts = writer.model.prompts = lambda _: 1 / 0  # type: ignore[method-assign]
+            failed = await one.post("/v1/completions", json={"prompt": "a"})
+            assert failed.status_code == 500 and "has failed" in failed.text
+            return (await one.get("/metrics")).text
+
+    found = {}
+    for line in asyncio.run(ask()).splitlines():
+        name, _, value = line.rpartition(" ")
+        found[name] = value
+    answers = {k: x for k, x in found.items() if k.startswith("rlx_http_answers_total{")}
+    assert answers == {
+        f'rlx_http_answers_total{{path="{path}",status="{status}"}}': "1.0"
+        for path, status in (
+            ("/v1/completions", 400), ("/v1/models/", 404), ("other", 404),
+            ("/v1/completions", 405), ("/health", 403), ("/v1/completions", 500),
+        )
+    }  # fmt: skip
+    assert found["# TYPE rlx_steps_total"] == "counter" and found["rlx_steps_total"] == "3.0"

@@ -376,7 +376,7 @@ def test_who_leaves_costs_no_more(address, monkeypatch):
 
     def written() -> float:
         lines = httpx.get(f"{address}/metrics").text.splitlines()
-        return next(float(x.split()[1]) for x in lines if x.startswith("rlx_tokens_written "))
+        return next(float(x.split()[1]) for x in lines if x.startswith("rlx_tokens_written_total "))
 
     body = {"model": "small", "messages": ASK, "max_tokens": 450, "temperature": 0}
     for stream in (False, True):

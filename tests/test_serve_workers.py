@@ -22,6 +22,7 @@ from llama_writer import write_llama
 
 import rlx
 from rlx.serve import Engine, Workers, lanes, wire, worker
+from rlx.serve.writer import COUNTERS
 from rlx.trace import pytree
 from rlx.workers import rings
 from rlx.workers.process import START, Life, Process
@@ -234,6 +235,8 @@ def test_sixteen_streams_survive_what_happens_to_workers(workers, alone, togethe
 
 
 def test_who_is_killed_from_outside_again_and_again_goes_on(workers, alone):
+    workers.generate("ab", max_tokens=12)
+    before = workers.numbers()
     ticket = workers.submit([SLOW, 8, 9], max_tokens=12)
     for _ in range(3):  # before its first token
         until = time.monotonic() + 30
@@ -244,6 +247,9 @@ def test_who_is_killed_from_outside_again_and_again_goes_on(workers, alone):
         while workers._jobs[ticket].lane is lane and time.monotonic() < until:
             time.sleep(0.01)
     assert ends([ticket], workers) == [alone((SLOW, 8, 9), max_tokens=12)]
+    after = workers.numbers()  # what workers that died had counted is not forgotten
+    assert all(after[name] >= before[name] for name in COUNTERS)
+    assert after["tokens_written"] > before["tokens_written"] > 0
 
 
 def test_a_request_that_kills_two_workers_is_refused(workers, alone):

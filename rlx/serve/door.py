@@ -6,32 +6,34 @@ import asyncio
 import hashlib
 import hmac
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar, final
 
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from ..ir.errors import ArgumentError
 from ..trace.arguments import count_of, names_of
+from .bad_request import BadRequest
 from .bodies import MOST_PARTS, parts_of
-from .metrics import Metrics
-from .openai_api import BadRequest
+from .metrics import Counted, Metrics
+from .origins import guard
 
 LEFT = 499  # the status of an answer to someone who has left
 RETRY = "1"  # seconds after which one may try again
 MOST_SECONDS = 60.0  # that a body may take to come
 Result = TypeVar("Result")
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 @final
 class Door:
-    """What routes share: `keys`, at most `most_bytes` of a body, `metrics`."""
+    """What routes share: `keys`, and at most `most_bytes` of a body."""
 
-    def __init__(self, keys: Sequence[str], most_bytes: int, metrics: Metrics) -> None:
-        self.metrics = metrics
+    def __init__(self, keys: Sequence[str], most_bytes: int) -> None:
         self._most_bytes = count_of("application: most_bytes", most_bytes, 1)
         given = names_of("application: keys", keys)
         if not all(key.strip() for key in given):  # which anybody has
@@ -75,22 +77,11 @@ class Door:
             parts.append(part)
         return b"".join(parts)
 
-    def counted(self, handler: Handler, path: str | None = None) -> Handler:
-        """A handler of a route whose refusals are answers, and whose answers are counted.
 
-        They are counted under a `path`, by default that of each request.
-        """
-
-        async def answered(request: Request) -> Response:
-            try:
-                response = await handler(request)
-            except BadRequest as error:
-                headers = {"Retry-After": RETRY} if error.status in (429, 503) else None
-                response = JSONResponse(error.body(), status_code=error.status, headers=headers)
-            self.metrics.count(path or request.url.path, response.status_code)
-            return response
-
-        return answered
+async def _refused(request: Request, error: Any) -> Response:
+    """The answer to a request that is refused."""
+    headers = {"Retry-After": RETRY} if error.status in (429, 503) else None
+    return JSONResponse(error.body(), status_code=error.status, headers=headers)
 
 
 async def _no_route(request: Request, error: Any) -> Response:
@@ -105,7 +96,21 @@ async def _failed(request: Request, error: Exception) -> Response:
     return JSONResponse(BadRequest("the server has failed", status=500).body(), status_code=500)
 
 
-ERRORS: dict[Any, Any] = {HTTPException: _no_route, Exception: _failed}
+ERRORS: dict[Any, Any] = {BadRequest: _refused, HTTPException: _no_route, Exception: _failed}
+
+
+def application_of(
+    routes: Sequence[Route], metrics: Metrics, keys: Sequence[str], hosts: Sequence[str], **how: Any
+) -> Starlette:
+    """An application of `routes` and one for `metrics`, which count all answers.
+
+    Without `keys`, callers must use an address of the server, or a name of `hosts`. `how` are other
+    arguments of the application.
+    """
+    routes = [*routes, Route("/metrics", metrics.answer)]
+    paths = [route.path.partition("{")[0] for route in routes]
+    middleware = [Middleware(Counted, metrics=metrics, paths=paths), guard(keys, hosts)]
+    return Starlette(routes=routes, middleware=middleware, exception_handlers=ERRORS, **how)
 
 
 async def unless_left(request: Request, work: Awaitable[Result]) -> Result | None:

@@ -20,10 +20,9 @@ from ..models.encoder import Encoder
 from ..models.pooled import Pooled
 from ..models.prompts import tokens_of
 from ..workers.pool import seconds
-from .door import ERRORS, LEFT, Door, unless_left
+from .door import LEFT, Door, application_of, unless_left
 from .metrics import Metrics
 from .openai_api import BadRequest, are_tokens, model_entry, no_model
-from .origins import guard
 
 MOST_TEXTS = 2048  # of a request, as at OpenAI's
 MOST_WAITING = 256  # requests
@@ -134,7 +133,7 @@ def embedding_route(
             else Response(found, media_type="application/json")
         )
 
-    return Route("/v1/embeddings", door.counted(embed), methods=["POST"])
+    return Route("/v1/embeddings", embed, methods=["POST"])
 
 
 def encoder_application(
@@ -155,7 +154,7 @@ def encoder_application(
     addresses and `localhost`; "*" for any.
     """
     timeout = seconds("encoder_application: timeout", timeout)
-    door = Door(keys, most_bytes, Metrics())
+    door = Door(keys, most_bytes)
 
     async def models(request: Request) -> Response:
         door.tenant(request)
@@ -173,19 +172,14 @@ def encoder_application(
     async def ready(_: Request) -> Response:
         return JSONResponse({"ready": True})
 
-    async def metrics(_: Request) -> Response:
-        text, kind = door.metrics.text()
-        return Response(text, media_type=kind)
-
     routes = [
         embedding_route(encoder, name, door, most_waiting=most_waiting, timeout=timeout),
-        Route("/v1/models", door.counted(models)),
-        Route("/v1/models/{name:path}", door.counted(one_model, "/v1/models/")),
+        Route("/v1/models", models),
+        Route("/v1/models/{name:path}", one_model),
         Route("/health", health),
         Route("/ready", ready),
-        Route("/metrics", metrics),
     ]
-    return Starlette(routes=routes, middleware=[guard(keys, hosts)], exception_handlers=ERRORS)
+    return application_of(routes, Metrics(), keys, hosts)
 
 
 def _texts(given: Any) -> list[Any]:

@@ -23,11 +23,10 @@ from ..trace.arguments import name_of, names_of
 from ..workers.pool import seconds
 from . import adapter_routes, openai_api as api
 from .answers import Answer
-from .door import ERRORS, LEFT, Door, unless_left
+from .door import LEFT, Door, application_of, unless_left
 from .embeddings import embedding_route
 from .metrics import Metrics
 from .openai_api import Asked, BadRequest
-from .origins import guard
 from .page import page
 from .preparing import Preparation
 from .runner import Listener, Runner
@@ -204,7 +203,7 @@ def application(
     application's start to its end. What is of another kind is an `ArgumentError`.
     """
     name, hosts = name_of("application: name", name), names_of("application: hosts", hosts)
-    door = Door(keys, most_bytes, Metrics(engine))
+    door = Door(keys, most_bytes)
     server = Server(engine, name, door, seconds("application: timeout", timeout), adapters)
 
     @contextlib.asynccontextmanager
@@ -230,22 +229,21 @@ def application(
         return JSONResponse(server.one_model(request.path_params["name"]))
 
     routes = [
-        Route("/v1/chat/completions", door.counted(chat), methods=["POST"]),
-        Route("/v1/completions", door.counted(completions), methods=["POST"]),
-        Route("/v1/load_lora_adapter", door.counted(server.load), methods=["POST"]),
-        Route("/v1/unload_lora_adapter", door.counted(server.unload), methods=["POST"]),
-        Route("/v1/models", door.counted(models)),
-        Route("/v1/models/{name:path}", door.counted(one_model, "/v1/models/")),
-        *_state_routes(server, door),
+        Route("/v1/chat/completions", chat, methods=["POST"]),
+        Route("/v1/completions", completions, methods=["POST"]),
+        Route("/v1/load_lora_adapter", server.load, methods=["POST"]),
+        Route("/v1/unload_lora_adapter", server.unload, methods=["POST"]),
+        Route("/v1/models", models),
+        Route("/v1/models/{name:path}", one_model),
+        *_state_routes(server),
     ]
     if encoder is not None:
         how = {"timeout": timeout, "is_open": lambda: server.is_ready}
         routes.append(embedding_route(encoder, name, door, **how))
-    how = {"middleware": [guard(keys, hosts)], "exception_handlers": ERRORS}
-    return Starlette(routes=routes, lifespan=lifespan, **how)
+    return application_of(routes, Metrics(engine), keys, hosts, lifespan=lifespan)
 
 
-def _state_routes(server: Server, door: Door) -> list[Route]:
+def _state_routes(server: Server) -> list[Route]:
     """The routes that tell how a server is, and the page that shows it."""
 
     async def health(_: Request) -> Response:
@@ -256,14 +254,10 @@ def _state_routes(server: Server, door: Door) -> list[Route]:
         is_ready = server.is_ready and server.health()[0]
         return JSONResponse({"ready": is_ready}, status_code=200 if is_ready else 503)
 
-    async def metrics(_: Request) -> Response:
-        text, kind = door.metrics.text()
-        return Response(text, media_type=kind)
-
     async def shown(_: Request) -> Response:
         return page()
 
-    plain = {"/": shown, "/health": health, "/ready": ready, "/metrics": metrics}
+    plain = {"/": shown, "/health": health, "/ready": ready}
     return [Route(path, handler) for path, handler in plain.items()]
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-from typing import final
+from collections.abc import Iterable, Iterator
+from typing import Any, final
 
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    generate_latest,
-)
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
 
 from ..trace.arguments import instance_of
-from .writer import Writer
+from .writer import COUNTERS, Writer
 
 ABOUT = {
     "running": "Requests that run",
@@ -30,6 +28,8 @@ ABOUT = {
     "workers": "Processes that compute",
     "restarts": "Processes that died and were replaced",
 }
+OTHER = "other"  # the path of answers to requests that no route takes
+FAILED = 500  # the status of an answer where the server itself is wrong
 
 
 @final
@@ -42,13 +42,11 @@ class Metrics:
             "rlx_http_answers", "Answers by route and status", ["path", "status"],
             registry=self._registry,
         )  # fmt: skip
-        if engine is None:
-            return
-        instance_of("application: engine", engine, Writer, "an engine", "give an Engine or Workers")
-        there = engine.numbers()
-        for name in (x for x in ABOUT if x in there):
-            gauge = Gauge(f"rlx_{name}", ABOUT[name], registry=self._registry)
-            gauge.set_function(functools.partial(_number, engine, name))
+        if engine is not None:
+            instance_of(
+                "application: engine", engine, Writer, "an engine", "give an Engine or Workers"
+            )
+            self._registry.register(_Numbers(engine))
 
     def count(self, path: str, status: int) -> None:
         """Count an answer of the route `path` with a `status`."""
@@ -58,6 +56,59 @@ class Metrics:
         """All numbers as text, and its content type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
+    async def answer(self, _: Request) -> Response:
+        """The answer of the route that tells them."""
+        text, kind = self.text()
+        return Response(text, media_type=kind)
 
-def _number(engine: Writer, name: str) -> float:
-    return engine.numbers().get(name, 0.0)
+
+@final
+class _Numbers(Collector):
+    """The numbers of an `engine`, all of the same moment."""
+
+    def __init__(self, engine: Writer) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterator[Metric]:
+        there = self._engine.numbers()
+        for name in (x for x in ABOUT if x in there):
+            kind = CounterMetricFamily if name in COUNTERS else GaugeMetricFamily
+            yield kind(f"rlx_{name}", ABOUT[name], value=there[name])
+
+
+@final
+class Counted:
+    """An ASGI application `app` whose answers `metrics` count, by `paths` of routes.
+
+    A path that ends with "/" stands for all that begin with it.
+    """
+
+    def __init__(self, app: Any, metrics: Metrics, paths: Iterable[str]) -> None:
+        self._app, self._metrics, self._paths = app, metrics, frozenset(paths)
+        self._beginnings = [x for x in self._paths if x.endswith("/") and x != "/"]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request, and count the answer when it begins."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path, is_told = self._path(scope["path"]), False
+
+        async def told(message: Any) -> None:
+            nonlocal is_told
+            if message["type"] == "http.response.start":
+                is_told = True
+                self._metrics.count(path, message["status"])
+            await send(message)
+
+        try:
+            await self._app(scope, receive, told)
+        except Exception:  # whoever called this one answers
+            if not is_told:
+                self._metrics.count(path, FAILED)
+            raise
+
+    def _path(self, given: str) -> str:
+        if given in self._paths:
+            return given
+        return next((x for x in self._beginnings if given.startswith(x)), OTHER)

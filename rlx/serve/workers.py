@@ -22,7 +22,7 @@ import functools
 import itertools
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Self, final
@@ -51,7 +51,7 @@ from .weight_files import WeightFiles
 from .weights import Handle
 from .wire import Began, Cancel, Stop, Told, Vocabulary, to_bytes
 from .worker import serve
-from .writer import Writer
+from .writer import COUNTERS, Writer
 
 OF_REQUESTS = ("priority", "tenant", "adapter")  # options that are not those of the text
 MOMENT = 0.1  # seconds that `step` waits for news
@@ -109,6 +109,7 @@ class Workers(Writer):
         self.error: BaseException | None = None  # why there are no workers any more
         self.ends = threading.Event()
         self.restarts = 0
+        self._past: Counter[str] = Counter()  # what workers that died had counted
         self._began: Began | None = None
         self._numbers = itertools.count()
         self._jobs: dict[Ticket, Job] = {}
@@ -282,8 +283,8 @@ class Workers(Writer):
             found = dict.fromkeys(self._began.numbers if self._began else (), 0.0)
             found |= {"workers": float(sum(lane.is_ready for lane in self._lanes))}
             found |= {"restarts": float(self.restarts)}
-            for lane in self._lanes:
-                for name, value in lane.numbers.items():
+            for numbers in (self._past, *(lane.numbers for lane in self._lanes)):
+                for name, value in numbers.items():
                     found[name] = found.get(name, 0.0) + value
             found["waiting"] = found.get("waiting", 0.0) + len(self._pending)
             return found
@@ -342,6 +343,7 @@ class Workers(Writer):
         with self._news:
             was_ready = lane.is_ready
             self.restarts += was_ready
+            self._past.update({k: x for k, x in lane.numbers.items() if k in COUNTERS})
             jobs, blamed = lane.empty(how)
             if was_ready:
                 self._count_death(blamed)

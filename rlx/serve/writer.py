@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from .engine import Ticket
 
 
+COUNTERS = frozenset(  # those of `numbers` that never get less
+    "preemptions steps tokens_computed tokens_guessed tokens_guessed_right tokens_written "
+    "restarts".split()
+)
+
+
 class Writer(abc.ABC):
     """Continues the texts of a `model`: one `Engine`, or many as `Workers`.
 
