@@ -27,6 +27,14 @@ def test_one_content_is_kept_once():
     assert first.names == {"c"} and weights["c"] is first
 
 
+def test_an_array_that_stands_in_a_tree_twice_is_kept_once():
+    weights = WeightRegistry()
+    handle = weights.add("a", {"embedding": A, "head": A, "norm": B})
+    assert handle.tree["embedding"] is handle.tree["head"]
+    assert handle.nbytes == weights.nbytes == A.nbytes + B.nbytes
+    assert weights.add("b", {"embedding": A, "head": A.copy(), "norm": B}) is handle
+
+
 def test_what_was_given_can_change_and_weights_do_not():
     weights, given = WeightRegistry(), A.copy()
     handle = weights.add("a", given)

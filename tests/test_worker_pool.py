@@ -111,9 +111,11 @@ def test_an_initializer_runs_in_each_worker():
         assert isinstance(caught.value.__cause__, OSError)
         with pytest.raises(rlx.WorkerLostError, match="the initializer failed"):
             made.submit(tasks.square, 3).result()
-    with rlx.WorkerPool(1, initializer=tasks.quit_now) as made:
-        with pytest.raises(rlx.WorkerLostError, match="3 workers ended before they began"):
-            made.submit(tasks.square, 3).result()
+    for ends, fix in ((tasks.quit_now, "__main__"), (tasks.segfault, "see what ended them")):
+        with rlx.WorkerPool(1, initializer=ends) as made:
+            with pytest.raises(rlx.WorkerLostError, match="3 workers ended before they") as caught:
+                made.submit(tasks.square, 3).result()
+            assert fix in caught.value.fix
 
 
 def test_an_error_ends_a_block_at_once():

@@ -167,8 +167,9 @@ class WeightRegistry:
         return f"WeightRegistry({len(self)} names, {self.nbytes} bytes)"
 
     def _handle(self, tree: Any) -> Handle:
-        tree = pytree.map(rnp.array, tree)  # nobody else can write to them
-        key, nbytes = content_key(tree), sum(typeof(x).nbytes for x in pytree.leaves(tree))
+        tree = _copied(tree)  # nobody else can write to it
+        each = {id(x): x for x in pytree.leaves(tree)}.values()
+        key, nbytes = content_key(tree), sum(typeof(x).nbytes for x in each)
         with _LOCK:
             known = self._contents.get(key)
             return known if known is not None else Handle(tree, key, nbytes)
@@ -196,6 +197,12 @@ class WeightRegistry:
         if not handle.names:
             del self._contents[handle.key]
             self._left.add(handle)
+
+
+def _copied(tree: Any) -> Any:
+    """A copy of a tree; an array that stands in it twice is copied once."""
+    copies = {id(x): rnp.array(x) for x in pytree.leaves(tree)}
+    return pytree.map(lambda x: copies[id(x)], tree)
 
 
 def content_key(tree: Any) -> str:

@@ -28,6 +28,7 @@ READY = b"ready"
 P = ParamSpec("P")
 T = TypeVar("T")
 MAIN = 'put what starts the program under `if __name__ == "__main__":`'
+SYSTEM = "see what ended them: the system, which was out of memory, or somebody's signal"
 
 
 @final
@@ -303,9 +304,8 @@ class _Place:
                 self._lost(process)
                 self._fail("the initializer failed", "mend it: its error is the cause", answer)
             return process
-        return self._fail(
-            f"{MOST_STARTS} workers ended before they began: the last one {how}", MAIN
-        )
+        what = f"{MOST_STARTS} workers ended before they began: the last one {how}"
+        return self._fail(what, MAIN if how.startswith("ended") else SYSTEM)
 
     def _fail(self, what: str, fix: str, answer: bytes | None = None) -> NoReturn:
         cause = None if answer is None else _unpacked(answer)[1]
