@@ -358,11 +358,13 @@ def test_scratch_grows_with_the_parts_that_have_work() -> None:
 def test_every_kind_of_product(dtype: str) -> None:
     """Each way of going through the operands, edges and partial sums included."""
     turned, few = Layout("rows", "columns"), "small caches"
-    assert check(11, 13, 17, dtype=dtype, layout=turned, device=few) == "packed"
+    assert check(17, 13, 19, dtype=dtype, layout=turned, device=few) == "packed"
     assert check(2, 301, 90, dtype=dtype, layout=turned, parts=3, device=few) == "dots"
     assert check(301, 2, 90, dtype=dtype, parts=3, device=few) == "dots"
     kind = "columns" if host().vector_bytes == 64 else "dots"
     assert check(7, 301, 90, dtype=dtype, layout=turned, parts=3, device=few) == kind
+    kind = "columns" if host().vector_bytes == 64 else "packed"
+    assert check(11, 301, 90, dtype=dtype, layout=turned, parts=3, device=few) == kind
     assert check(3, 301, 90, dtype=dtype, parts=3, device=few) == "streamed"
     assert check(301, 3, 90, dtype=dtype, layout=Layout("columns"), device=few) == "streamed"
     assert check(5, 13, 17, dtype=dtype) == "small"
@@ -370,15 +372,21 @@ def test_every_kind_of_product(dtype: str) -> None:
 
 @pytest.mark.parametrize(
     ("size", "dtype"),
-    [((1, 41, 1024), "float32"), ((8, 24, 2048), "bfloat16"), ((3, 9, 512), "float64")],
-)
-def test_columns_that_crowd_in_the_cache_are_added_in_the_order_of_all(
-    size: tuple[int, int, int], dtype: str
+    [
+        ((1, 41, 1024), "float32"), ((8, 24, 2048), "bfloat16"), ((3, 9, 512), "float64"),
+        ((1, 70, 33), "bfloat16"), ((5, 19, 7), "bfloat16"), ((13, 33, 70), "float32"),
+        ((16, 33, 71), "bfloat16"), ((2, 1025, 8192), "float32"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("device", ["native", "avx2", "no groups", "small caches"])
+def test_turned_columns_are_added_in_the_order_of_rows(
+    size: tuple[int, int, int], dtype: str, device: str
 ) -> None:
-    (m, n, k), device = size, replace(host(), batch_invariant=True, l1=2 << 10)
+    (m, n, k), invariant = size, replace(host(), **{**NARROW[device], "batch_invariant": True})
     a, turned = stored((m, k), "rows", dtype, 1), stored((k, n), "columns", dtype, 2)
     out = "float32" if dtype == "bfloat16" else dtype
     rows = np.ascontiguousarray(turned)
-    late, other = (Product(problem_of(a, b, 0, dtype, out), device) for b in (turned, rows))
-    assert late.plan.blocking is not None and late.plan.blocking.lag
-    assert late(a, turned).tobytes() == other(a, rows).tobytes()
+    here, other = (Product(problem_of(a, b, 0, dtype, out), invariant) for b in (turned, rows))
+    is_turned = m <= 8 or (device != "avx2" and host().vector_bytes == 64)
+    assert kind_of(here.plan) == ("columns" if is_turned else "packed")
+    assert here(a, turned).tobytes() == other(a, rows).tobytes()

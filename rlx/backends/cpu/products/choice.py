@@ -34,7 +34,7 @@ from .problem import (
 
 WIDE_ROW = 1 << 17  # bytes; of such rows few are fetched ahead at once
 PACK_CYCLES = 4  # of a vector of an operand
-LAG = 1024  # bytes of a column
+FEWEST_SUMS = 4  # rows whose sums have to wait for their own last addition
 WAY = 4096  # bytes: the first cache takes lines so far apart for one set
 SHARERS = 2  # of the columns, whatever the number of threads: the tile decides how k is cut
 RUN_CYCLES = 8  # of a new run of windows in place
@@ -115,7 +115,7 @@ def _fastest(problem: Problem, host: Host, parts: int) -> Blocking:
     swapped = _is_better_swapped(problem)
     if swapped:
         problem = problem.transposed
-    is_narrow = problem.m <= NARROW and not problem.is_computed
+    is_narrow = problem.m <= _most_rows(problem, host) and not problem.is_computed
     is_turned = problem.b.row == 1 != problem.b.column and not problem.b.is_packed
     if is_narrow and is_turned and problem.k >= 4:
         return _few_rows(problem, host, swapped)
@@ -246,6 +246,15 @@ def _streamed_rows(problem: Problem, host: Host) -> int:
     return 32 if problem.m <= 48 else 64
 
 
+def _most_rows(problem: Problem, host: Host) -> int:
+    """Up to how many rows of A columns of B that are contiguous are read in place.
+
+    Packing costs more than turning blocks does for all sums that fill half of the registers.
+    """
+    is_measured = host.vector_bytes == 64 and not _is_exact(problem)
+    return host.vector_registers // 2 if is_measured else NARROW
+
+
 def _few_rows(problem: Problem, host: Host, swapped: bool) -> Blocking:
     """Few rows of A against contiguous columns of B, by dot products or in turned blocks.
 
@@ -253,14 +262,13 @@ def _few_rows(problem: Problem, host: Host, swapped: bool) -> Blocking:
     """
     if _is_exact(problem):
         return _dots(problem, host, swapped)
-    turned = _columns(problem, host, swapped)
+    crowds = not _holds_lines(problem, host, host.lanes(problem.itemsize))
     a_bytes = problem.m * problem.k * problem.itemsize
-    is_fast = problem.m >= 7 and (not turned.lag or a_bytes > 2 * host.l1)
+    is_fast = problem.m >= 7 and (not crowds or a_bytes > 2 * host.l1)
     if _in_pairs(problem, host):
-        is_fast = problem.m >= (7 if turned.lag else 3)
-    is_measured = host.vector_bytes == 64 and not problem.a.is_computed
-    is_turned = host.batch_invariant or (is_measured and is_fast)
-    return turned if is_turned else _dots(problem, host, swapped)
+        is_fast = problem.m >= (7 if crowds else 3)
+    is_fast = problem.m > NARROW or (is_fast and host.vector_bytes == 64)
+    return (_columns if host.batch_invariant or is_fast else _dots)(problem, host, swapped)
 
 
 def _dots(problem: Problem, host: Host, swapped: bool) -> Blocking:
@@ -277,31 +285,27 @@ def _dots(problem: Problem, host: Host, swapped: bool) -> Blocking:
 def _columns(problem: Problem, host: Host, swapped: bool) -> Blocking:
     """Like `_dots`, with each sum in order from its first term to the last."""
     lanes = min(host.lanes(problem.itemsize), floor_power(problem.n))
-    spread = _spread(problem.b.column * as_dtype(problem.dtype).itemsize)
-    lag = _lag(problem, host) if 1 < lanes and lanes * min(spread, WAY) > host.l1 else 0
-    # A pair takes longer to add than a number, and other sums do not wait for it. The first cache
-    # holds a line of each column, which is read in pieces.
-    fits = problem.n >= 2 * lanes and 2 * lanes * spread <= host.l1
-    is_double = lag or (fits and _in_pairs(problem, host))
-    tile = Tile(
-        problem.m, problem.n, problem.m, lanes // 2 if lag else lanes, 2 if is_double else 1
-    )
+    # The sums of few rows wait for each other, those of pairs longer, and other sums do not. Words
+    # of two numbers wait twice.
+    waits = problem.m <= FEWEST_SUMS or _in_pairs(problem, host)
+    fits = _holds_lines(problem, host, 2 * lanes) or problem.dtype == "bfloat16"
+    vectors = 2 if waits and fits and problem.n >= 2 * lanes else 1
+    groups = -(-problem.m * 2 * vectors // host.vector_registers)
+    tile = Tile(problem.m, problem.n, -(-problem.m // groups), lanes, vectors)
     panels = tile.row_panels, tile.column_panels
     return Blocking(
         problem, tile, False, False, problem.k, *panels, swapped=swapped, goes_on=True,
-        turns_columns=True, lag=lag,
+        turns_columns=True,
     )  # fmt: skip
 
 
-def _lag(problem: Problem, host: Host) -> int:
-    """By how many words of k half of the columns are read later than the others.
+def _holds_lines(problem: Problem, host: Host, columns: int) -> bool:
+    """Whether the first cache holds a line of each of so many columns of B.
 
-    Where their lines crowd into one set of the first cache, that is another one then.
+    Lines a power of two apart crowd into few of its sets.
     """
-    numbers = 2 if _in_pairs(problem, host) else 1
-    words, size = problem.k // numbers, as_dtype(problem.dtype).itemsize * numbers
-    lag = LAG // size
-    return lag if words % lag == 0 and words >= 4 * lag else 0
+    spread = _spread(problem.b.column * as_dtype(problem.dtype).itemsize)
+    return columns * min(spread, WAY) <= host.l1
 
 
 def _evenly(blocking: Blocking, rows: int, columns: int) -> Blocking:

@@ -3,7 +3,7 @@
 Both read B once, from end to end, which is all that the speed of memory allows. In long dot
 products (`emit_dots`) every register sums along k, in an order of its own. In `emit_columns` blocks
 of B are transposed in registers, so that each sum is the same chain of multiply-adds as in any
-other tile; words of a pair of bfloat16 are transposed as one.
+other tile; words of two numbers of bfloat16 are transposed as one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from ..loops.scalar import horizontal
 from ..loops.vectors import transpose
 from .kernel import TILE_PARAMETERS, add_product, load, multiplied, multiply_add, store
 from .problem import Blocking, floor_power
+
+FAR = 1 << 25  # bytes: of a larger B the processor asks for lines too late (measured on Intel)
+AHEAD = 256  # bytes of a column
 
 AddStep = Callable[[str, list[str], int], list[str]]  # of a place, sums and lanes to be skipped
 
@@ -80,47 +83,31 @@ def _masked(f: Function, vector: Vector, x: str, skipped: int) -> str:
 
 
 def emit_columns(module: Module, name: str, blocking: Blocking) -> None:
-    """Emit the tile of all rows and some vectors of columns, as `emit_kernel` does.
+    """Emit the tile of some rows and vectors of columns, as `emit_kernel` does.
 
-    With several vectors, the sums of one do not wait for those of the others. Those of the second
-    may lag behind the first's by some words.
+    With two vectors, the sums of one do not wait for those of the other.
     """
     problem, tile = blocking.problem, blocking.tile
     f = module.function(name, TILE_PARAMETERS, linkage="internal")
     vector = Vector(problem.accumulator, tile.lanes)
-    numbers = 2 if blocking.in_pairs else 1  # of k in a word
+    numbers = 2 if problem.dtype == "bfloat16" else 1  # of k in a word
     words = problem.k // numbers
     step = min(floor_power(words), 64 // problem.itemsize)  # a cache line of each column
     blocks = [_Block(f, blocking, vector, numbers, offset) for offset in tile.offsets]
 
-    def added(at: Sequence[tuple[int, str]], sums: list[str], skipped: int) -> list[str]:
-        """The sums after a step of some of the blocks, each at a word of its own."""
-        made, some = list(sums), min(step, tile.lanes, 16 // problem.itemsize)
-        places = {p: blocks[0].places(p) for _, p in at}
-        for first in range(skipped // some * some, step, some):
-            span = range(first, first + some)
-            for v, p in at:
-                own = slice(v * tile.rows, (v + 1) * tile.rows)
-                made[own] = blocks[v].add(places[p], made[own], span, skipped)
-        return made
+    def parts(sums: list[str]) -> list[tuple[_Block, list[str]]]:
+        """The blocks with their own sums."""
+        own = [sums[i : i + tile.rows] for i in range(0, len(sums), tile.rows)]
+        return list(zip(blocks, own, strict=True))
 
     def add(p: str, sums: list[str], skipped: int) -> list[str]:
-        return added([(v, p) for v in range(tile.vectors)], sums, skipped)
+        places = blocks[0].places(p)
+        made = [block.add(places, own, step, skipped) for block, own in parts(sums)]
+        return [x for own in made for x in own]
 
-    if blocking.lag:
-        sums = [f.constant(vector, 0)] * tile.rows * tile.vectors
-        lag, both = blocking.lag, words + blocking.lag
-        for start, stop, which in ((0, lag, [0]), (lag, words, [0, 1]), (words, both, [1])):
-            with f.loop(str(start), str(stop), str(step), [(vector.text, x) for x in sums]) as loop:
-                at = [loop.index, f.emit(f"sub i64 {loop.index}, {lag}")]
-                loop.next = added([(v, at[v]) for v in which], loop.values, 0)
-            sums = loop.values
-    else:
-        sums = _in_steps(f, words, step, vector, tile.rows * tile.vectors, add)
+    sums = _in_steps(f, words, step, vector, tile.rows * tile.vectors, add)
     if words * numbers < problem.k:
-        last = [_Block(f, blocking, vector, 1, offset) for offset in tile.offsets]
-        parts = [sums[i : i + tile.rows] for i in range(0, len(sums), tile.rows)]
-        sums = [x for b, own in zip(last, parts, strict=True) for x in b.add_last(own)]
+        sums = [x for block, own in parts(sums) for x in block.add_last(own)]
     for i, total in enumerate(sums):
         v, r = divmod(i, tile.rows)
         out = f.offset("%out", vector.element, f.emit(f"mul i64 %out_row, {r}"))
@@ -147,14 +134,17 @@ class _Block:
         return f.offset("%a", kind, place), f.offset("%b", kind, start)
 
     def add(
-        self, places: tuple[str, str], sums: Sequence[str], words: range, skipped: int
+        self, places: tuple[str, str], sums: Sequence[str], step: int, skipped: int
     ) -> list[str]:
-        """Add words from places of A and B on, but not those that are `skipped`."""
+        """Add a step of words from places of A and B on, but not those that are `skipped`."""
         (a, b), made = places, list(sums)
-        for q, row in zip(words, self.rows(b, words.start, len(words)), strict=True):
+        some = min(step, self.vector.lanes, 16 // self.blocking.problem.itemsize)
+        starts = range(skipped // some * some, step, some)
+        for q, row in enumerate(self.rows(b, starts, some), starts.start):
+            factors = self.factors(row)
             for r in range(self.blocking.tile.rows) if q >= skipped else ():
                 x = self.f.splat(self.word(a, q, r), self.vector)
-                made[r] = self.multiplied(x, row, made[r])
+                made[r] = self.added(self.factors(x), factors, made[r])
         return made
 
     def add_last(self, sums: list[str]) -> list[str]:
@@ -175,21 +165,55 @@ class _Block:
             made.append(add_product(f, self.blocking, self.vector, x, row, total))
         return made
 
-    def multiplied(self, x: str, y: str, total: str) -> str:
-        add = add_pairs if self.numbers > 1 else multiply_add
-        return add(self.f, self.vector, x, y, total)
+    def factors(self, words: str) -> list[str]:
+        """What is multiplied, one after another: words, or the halves of a word, widened."""
+        f, vector = self.f, self.vector
+        if self.numbers == 1 or self.blocking.in_pairs:
+            return [words]
+        bits = vector.with_dtype("int32")
+        whole = f.emit(f"bitcast {vector.text} {words} to {bits.text}")
+        first = f.emit(f"shl {bits.text} {whole}, {f.constant(bits, 16)}")
+        second = f.emit(f"and {bits.text} {whole}, {f.constant(bits, -(1 << 16))}")
+        return [f.emit(f"bitcast {bits.text} {x} to {vector.text}") for x in (first, second)]
 
-    def rows(self, b: str, first: int, count: int) -> list[str]:
-        """Some rows of B, turned out of words of each column: 16 bytes are the fastest."""
-        problem, lanes = self.blocking.problem, self.vector.lanes
-        lines = []
-        for j in range(lanes):
-            place = first * self.numbers + (self.offset + j) * problem.b.column
-            if self.numbers == 1:
-                lines.append(load(self.f, problem.dtype, count, b, place))
-            else:
-                lines.append(_words(self.f, problem.dtype, count, b, place))
-        return transpose(self.f, Vector(problem.accumulator, count), lines)
+    def added(self, xs: Sequence[str], ys: Sequence[str], total: str) -> str:
+        add = add_pairs if self.blocking.in_pairs else multiply_add
+        for x, y in zip(xs, ys, strict=True):
+            total = add(self.f, self.vector, x, y, total)
+        return total
+
+    def rows(self, b: str, starts: range, count: int) -> list[str]:
+        """Rows of B, turned out of words of each column: 16 bytes are the fastest.
+
+        A cache line is read all at once: those of columns a power of two apart crowd into one set
+        of the cache, which may hold none of them for long.
+        """
+        vector = Vector(self.blocking.problem.accumulator, count)
+        lines = [
+            [self.words(b, start, count, j) for start in starts] for j in range(self.vector.lanes)
+        ]
+        if self.asks_ahead:
+            problem = self.blocking.problem
+            for j in range(self.vector.lanes):
+                place = (self.offset + j) * problem.b.column
+                line = self.f.offset(b, Vector(problem.dtype).element, str(place))
+                self.f.prefetch(self.f.offset(line, "i8", str(AHEAD)))
+        squares = zip(*lines, strict=True)
+        return [row for square in squares for row in transpose(self.f, vector, list(square))]
+
+    @property
+    def asks_ahead(self) -> bool:
+        """Whether to prefetch columns: two numbers in a word take longer than memory does."""
+        problem = self.blocking.problem
+        return self.numbers == 1 and problem.k * problem.n * problem.itemsize >= FAR
+
+    def words(self, b: str, first: int, count: int, j: int) -> str:
+        """Some words of a column."""
+        problem = self.blocking.problem
+        place = first * self.numbers + (self.offset + j) * problem.b.column
+        if self.numbers == 1:
+            return load(self.f, problem.dtype, count, b, place)
+        return _words(self.f, problem.dtype, count, b, place)
 
     def word(self, a: str, q: int, r: int) -> str:
         """A word of a row of A; its numbers may lie apart."""

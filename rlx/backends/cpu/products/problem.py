@@ -228,7 +228,6 @@ class Blocking:
     # piece is summed alone, and fewer numbers are added one after another.
     goes_on: bool = False
     turns_columns: bool = False  # B is contiguous along k and transposed in registers
-    lag: int = 0  # with that: words by which the second vector of columns is behind the first
     in_pairs: bool = False  # products of bfloat16 are added in the order of `loops/pairs.py`
 
     @property
