@@ -59,7 +59,7 @@ def reference(folder, ids: list[int], pooling: str = "mean") -> np.ndarray:
         y = linear(x, f"{name}.intermediate.dense")
         y = y * (1 + erf(y / math.sqrt(2))) / 2
         x = norm(x + linear(y, f"{name}.output.dense"), f"{name}.output.LayerNorm")
-    x = x.mean(0) if pooling == "mean" else x[0]
+    x = {"mean": x.mean(0), "cls": x[0], "max": x.max(0), "last": x[-1]}[pooling]
     return x / np.sqrt((x * x).sum())
 
 
@@ -107,15 +107,48 @@ def small_folder(folder, **changes) -> None:
     save_file(weights, folder / "model.safetensors")
 
 
-def test_a_model_may_take_the_first_state(tmp_path):
+@pytest.mark.parametrize(
+    ("said", "pooling"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode_max_tokens": True}, "max"),
+        ({"pooling_mode_lasttoken": True}, "last"),
+        ({"pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode": "cls", "include_prompt": True}, "cls"),  # since version 6
+        ({"pooling_mode": "max"}, "max"),
+        ({"pooling_mode": ["lasttoken"]}, "last"),
+        ({"pooling_mode": "mean"}, "mean"),
+    ],
+)
+def test_vectors_are_made_as_a_folder_says(tmp_path, said, pooling):
     small_folder(tmp_path)
     (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(said))
     model = rlx.models.load(tmp_path)
-    assert model.config.pooling == "cls"
-    ids, counts = np.array([[5, 6, 7, 8]], "int32"), np.array([4], "int32")
+    ids, counts = np.array([[5, 6, 7, 8], [9, 3, 0, 0]], "int32"), np.array([4, 2], "int32")
     found = rlx.models.bert.encode(model.config, model.weights, ids, counts)
-    np.testing.assert_allclose(found[0], reference(tmp_path, [5, 6, 7, 8], "cls"), atol=1e-6)
+    for row, each, count in zip(found, ids, counts, strict=True):
+        wanted = reference(tmp_path, each[:count].tolist(), pooling)
+        np.testing.assert_allclose(row, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("said", "kinds", "what"),
+    [
+        ({"pooling_mode": "weightedmean"}, [], "made by 'weightedmean', which rlx has not"),
+        ({"pooling_mode": ["cls", "max"]}, [], "made by 'cls, max', which rlx has not"),
+        ({"pooling_mode": None}, [], "made by 'None', which rlx has not"),
+        ({}, ["models.Dense"], r"modules\.json has the module 'Dense', which rlx has not"),
+    ],
+)
+def test_vectors_that_are_made_in_other_ways_are_refused(tmp_path, said, kinds, what):
+    small_folder(tmp_path)
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(said))
+    modules = [{"type": f"sentence_transformers.{kind}"} for kind in ("models.Pooling", *kinds)]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(FileFormatError, match=what):
+        rlx.models.load(tmp_path)
 
 
 GGUF_NAMES = {

@@ -26,8 +26,9 @@ HIDDEN = -1e30
 class Bert:
     """The sizes of a model and how it computes.
 
-    `pooling` is "mean" of all states, or "cls", the first; `is_normalized` says that vectors have
-    the length 1. `compute` is that of `nn.functional.linear`, `is_tanh` chooses the form of GELU.
+    `pooling` is "mean" or "max" of all states, or "cls", the first, or "last"; `is_normalized` says
+    that vectors have the length 1. `compute` is that of `nn.functional.linear`, `is_tanh` chooses
+    the form of GELU.
     """
 
     vocabulary: int
@@ -48,15 +49,23 @@ def encode(model: Bert, weights: Weights, ids: Any, counts: Any) -> Any:
 
     `counts`, i32[rows], says how many tokens each text has; what follows changes no bit.
     """
-    x = states(model, weights, ids, counts)
-    is_there = rnp.arange(ids.shape[1], dtype="int32") < counts[:, None]
-    if model.pooling == "cls":
-        x = x[:, 0]
-    else:
-        x = rnp.einsum("rt,rtd->rd", rnp.where(is_there, 1.0, 0.0), x) / counts[:, None]
+    x = pooled(model, states(model, weights, ids, counts), counts)
     if not model.is_normalized:
         return x
     return x / rnp.sqrt(rnp.sum(rnp.square(x), -1, keepdims=True))
+
+
+def pooled(model: Bert, x: Any, counts: Any) -> Any:
+    """One state for each text: f32[rows, tokens, size] gives f32[rows, size]."""
+    is_there = rnp.arange(x.shape[1], dtype="int32") < counts[:, None]
+    match model.pooling:
+        case "cls":
+            return x[:, 0]
+        case "last":
+            return rnp.take_along_axis(x, counts[:, None, None] - 1, axis=1)[:, 0]
+        case "max":
+            return rnp.max(rnp.where(is_there[..., None], x, -rnp.inf), 1)
+    return rnp.einsum("rt,rtd->rd", rnp.where(is_there, 1.0, 0.0), x) / counts[:, None]
 
 
 def states(model: Bert, weights: Weights, ids: Any, counts: Any) -> Any:

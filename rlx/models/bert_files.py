@@ -40,7 +40,7 @@ PARTS = {
 }
 BEFORE_LAYER = ("blk.{}.", "encoder.layer.{}.")
 UNUSED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
-POOLINGS = {1: "mean", 2: "cls"}  # of GGUF
+POOLINGS = {1: "mean", 2: "cls", 3: "last"}  # of GGUF
 
 
 def read_bert(

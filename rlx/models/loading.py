@@ -34,6 +34,13 @@ ARCHITECTURES: dict[str, Reader] = {
 ARCHITECTURE, TEMPLATE = "general.architecture", "tokenizer.chat_template"
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
+# of sentence transformers: modules, and what makes a vector of states, older and newer names
+MODULES, FLAG = ("Transformer", "Pooling", "Normalize"), "pooling_mode_"
+POOLINGS = {
+    **{"mean": "mean", "cls": "cls", "max": "max", "lasttoken": "last"},
+    **{"mean_tokens": "mean", "cls_token": "cls", "max_tokens": "max"},
+}
+
 
 def load(path: str | PathLike[str], *, compute: str = "exact", shared: bool = False) -> Any:
     """Open the model at `path`: a GGUF file, or a folder of Hugging Face.
@@ -132,9 +139,13 @@ def _bytes(place: Path) -> bytes:
         return place.read_bytes()
 
 
-def _json(place: Path) -> dict[str, Any]:
+def _parsed(place: Path) -> Any:
     text = _bytes(place)
-    found = parse_json(text, place.name, len(text) + ROOM)
+    return parse_json(text, place.name, len(text) + ROOM)
+
+
+def _json(place: Path) -> dict[str, Any]:
+    found = _parsed(place)
     if not isinstance(found, dict):
         refuse(f"{place.name} is no JSON object")
     return found
@@ -187,19 +198,29 @@ def _ends(place: Path, config: Mapping[str, Any]) -> list[int]:
 
 def _pooled(place: Path, model: Bert) -> Bert:
     """An encoder with what the files of a sentence transformer say of its vectors."""
-    pooling, modules = place / "1_Pooling" / CONFIG, place / "modules.json"
-    limits = place / "sentence_bert_config.json"
+    modules, limits = place / "modules.json", place / "sentence_bert_config.json"
     if limits.exists():
         most = _json(limits).get("max_seq_length")
         model = replace(model, context=min(model.context, most)) if type(most) is int else model
     if modules.exists():
-        model = replace(model, is_normalized=b"Normalize" in _bytes(modules))
+        kinds = _modules(modules)
+        model = replace(model, is_normalized="Normalize" in kinds)
+    pooling = place / "1_Pooling" / CONFIG
     chosen = _json(pooling) if pooling.exists() else {}
-    kinds = [
-        key for key, value in chosen.items() if key.startswith("pooling_mode_") and value is True
-    ]
-    if kinds == ["pooling_mode_cls_token"]:
-        return replace(model, pooling="cls")
-    if kinds not in ([], ["pooling_mode_mean_tokens"]):
-        refuse(f"vectors are made by {', '.join(kinds)}, which rlx has not")
-    return model
+    flags = [name for name in chosen if name.startswith(FLAG) and chosen[name] is True]
+    found = chosen.get("pooling_mode", [name.removeprefix(FLAG) for name in flags] or "mean")
+    kinds = list(map(str, found if isinstance(found, list) else [found]))
+    if len(kinds) != 1 or kinds[0] not in POOLINGS:
+        refuse(f"vectors are made by {shown(', '.join(kinds))}, which rlx has not")
+    return replace(model, pooling=POOLINGS[kinds[0]])
+
+
+def _modules(place: Path) -> list[str]:
+    """The kinds of modules that make a vector of a text, each of which rlx must have."""
+    found = _parsed(place)
+    each = found if isinstance(found, list) else [found]
+    kinds = [str(x.get("type") if isinstance(x, dict) else x).rpartition(".")[2] for x in each]
+    for kind in kinds:
+        if kind not in MODULES:
+            refuse(f"{place.name} has the module {shown(kind)}, which rlx has not")
+    return kinds
