@@ -232,6 +232,21 @@ def test_a_token_that_sees_nothing_beside_others_has_zeros() -> None:
         np.testing.assert_array_equal(made[:2], np.zeros_like(made[:2]))
 
 
+@pytest.mark.parametrize("hidden", [1, 63, 64, 130, 199, 200])
+def test_keys_without_weight_are_passed_by(hidden: int) -> None:
+    """Blocks of scores that are all -inf weigh nothing; if all scores are, the result is NaN."""
+    pages, q = (13, 16, 1, 8), np.ones((2, 2, 8), "float32")
+    k, v = np.ones(pages, "float32"), np.random.default_rng(0).normal(size=pages).astype("float32")
+    k.reshape(-1, 8)[:hidden] = -np.inf
+    where = np.arange(13, dtype="int32")[None], np.zeros(2, "int32"), np.array([199, -1], "int32")
+    made = np.asarray(rlx.jit(nn.paged_attention, device="cpu")(q, nn.KVPages(k, v), *where))
+    seen = v.reshape(-1, 8)[hidden:200].astype("float64")
+    wanted = seen.mean(0) if len(seen) else np.full(8, np.nan)
+    bound = 256 * np.finfo("float32").eps * np.abs(v).max()
+    np.testing.assert_allclose(made[0], np.stack([wanted] * 2), rtol=0, atol=bound)
+    np.testing.assert_array_equal(made[1], np.zeros((2, 8)))
+
+
 def test_one_program_serves_all_sizes() -> None:
     requests = Requests(3, 4, 2, 8, 4, "float32")
     one, two, _ = schedules(requests, requests.random)

@@ -11,8 +11,10 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
+
 from ....ir.record import record
-from ..llvm.text import Function, Vector
+from ..llvm.text import Function
 from ..loops.numbers import Numbers
 from ..loops.scalar import emit_instruction, horizontal
 from .sizes import BLOCK, Sizes
@@ -77,14 +79,14 @@ class Results(Vectors):
 
     def finish(self, sums: str, token: str, group: str) -> None:
         """Divide the sums of values by the sums of powers."""
-        f, p, vector, single = self.f, self.p, self.vector, Vector(self.p.wide)
+        f, p, vector = self.f, self.p, self.vector
         row = f.emit(f"add i64 {f.emit(f'mul i64 {token}, {p.groups}')}, {group}")
         start = f.emit(f"mul i64 {row}, {p.heads * p.depth}")
         for i in range(p.heads):
-            total = horizontal(f, "add", vector, self._get(sums, p.totals + i))
-            is_none = f.emit(f"fcmp oeq {vector.element} {total}, {f.constant(single, 0)}")
-            total = f.select(single, is_none, f.constant(single, 1), total)
-            total = f.splat(total, vector)
+            total = f.splat(horizontal(f, "add", vector, self._get(sums, p.totals + i)), vector)
+            top, lowest = self._get(sums, p.tops + i), f.constant(vector, -math.inf)
+            is_none = f.emit(f"fcmp oeq {vector.text} {top}, {lowest}")  # nothing is seen
+            total = f.select(vector, is_none, f.constant(vector, 1), total)
             for c in range(p.parts):
                 x = f.emit(f"fdiv {vector.text} {self._get(sums, i * p.parts + c)}, {total}")
                 place = f.emit(f"add i64 {start}, {i * p.depth + c * p.lanes}")
@@ -241,9 +243,13 @@ class Block(Vectors):
         """The powers of a block's scores in their place; what came before fades."""
         f, p, vector, seen = self.f, self.p, self.vector, self.seen
         sums, tops, totals = (p.sums + n for n in (0, p.tops, p.totals))
+        lowest = float(np.finfo(p.wide).min)
         for i in range(p.heads):
             top = self._get(state, tops + i)
             new = f.splat(horizontal(f, "max", vector, self._highest(i, top)), vector)
+            # of a block whose scores are all -inf no power is: -inf less itself would be NaN
+            is_finite = f.emit(f"fcmp ogt {vector.text} {new}, {f.constant(vector, lowest)}")
+            new = f.select(vector, is_finite, new, f.constant(vector, lowest))
             fade = self._power(f.emit(f"fsub {vector.text} {top}, {new}"))
             self._put(state, tops + i, new)
             faded = [sums + i * p.parts + c for c in range(p.parts)]
