@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -260,3 +261,25 @@ def test_absence_has_a_reason(version: str | None, monkeypatch: pytest.MonkeyPat
         assert not machine.find("²")[1].is_available
         _, other = machine.find("nvidia")
         assert "'nvidia'" in other.reason and "0: cpu" in other.install
+
+
+@pytest.mark.parametrize(
+    ("platform", "kind", "said", "keeps"),
+    [
+        ("Intel(R) OpenCL", 2, None, False),
+        ("Intel(R) OpenCL", 2, "True", False),
+        ("Intel(R) OpenCL", 2, "False", True),
+        ("Intel(R) OpenCL Graphics", 4, None, True),
+        ("Portable Computing Language", 2, None, True),
+    ],
+)
+def test_a_driver_that_adds_in_another_order_is_known(
+    platform: str, kind: int, said: str | None, keeps: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv(machine.VECTORIZER, raising=False)
+    if said is not None:
+        monkeypatch.setenv(machine.VECTORIZER, said)
+    one = machine.ClMachine.__new__(machine.ClMachine)
+    one.cl = SimpleNamespace(device_type=SimpleNamespace(CPU=2))
+    one.device = SimpleNamespace(type=kind, platform=SimpleNamespace(name=platform))
+    assert one.keeps_order is keeps

@@ -245,6 +245,8 @@ def test_devices_of_kernels_give_the_bits_of_requests_alone(device, monkeypatch)
     """In a batch, in chunks, after a prefix was found, and preempted."""
     if not rlx.Device(device).is_available():
         pytest.skip(f"there is no device {device}")
+    if rlx.Session(device).backend.invariant_target is None:
+        pytest.skip(f"the driver of {device} adds in another order")
     with rlx.device(device):
         how = {"page_size": 4, "step_tokens": 8, "max_sequences": 2}
         one = Engine(small_model(), cache="16K", poison=True, **how)

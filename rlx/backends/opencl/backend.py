@@ -55,7 +55,8 @@ class OpenClBackend(Backend):
                 try:
                     self.machine = self.memory = ClMachine(self.name, device)
                     self.target = target_of(self.machine)
-                    self.invariant_target = replace(self.target, batch_invariant=True)
+                    if self.machine.keeps_order:
+                        self.invariant_target = replace(self.target, batch_invariant=True)
                 except RlxError as error:
                     found = Availability(False, error.what, DRIVERS)
             self._found = found

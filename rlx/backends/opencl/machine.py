@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import math
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -85,6 +86,7 @@ def _is_processor(cl: Any, device: Any) -> bool:
     return bool(device.type & cl.device_type.CPU)
 
 
+INTEL, VECTORIZER = "Intel(R) OpenCL", "CL_CONFIG_USE_VECTORIZER"
 LEAST = 64  # bytes of a buffer; none may be empty
 BUILD_OPTIONS = "-cl-std=CL1.2"
 SLOW_LOCAL = 1 << 10  # threads of a group on a processor
@@ -160,6 +162,16 @@ class ClMachine:
     def is_processor(self) -> bool:
         """Whether it is the host's processor."""
         return bool(self.device.type & self.cl.device_type.CPU)
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether numbers are added in the order that a program says.
+
+        Where Intel's driver for processors makes vectors of a loop it adds in another one, against
+        the rules of OpenCL C and whatever its pragmas say.
+        """
+        is_intel = self.is_processor and self.device.platform.name.strip() == INTEL
+        return not is_intel or os.environ.get(VECTORIZER, "").lower() in ("false", "0")
 
     @property
     def has_doubles(self) -> bool:
