@@ -1,12 +1,15 @@
 """What serving costs and holds: `python -m benchmarks.serving`, all parts or some by name.
 
+    python -m benchmarks.serving gap --workers 1    one part, of a server with one worker
+
 - `http`: tokens per second of 16 streams over HTTP, against the library in this process, in turns.
 - `step`: what a step of 16 sequences takes without machine code: scheduler, pages, batches, the
   call of the model, drawing, texts.
 - `llama`: llama.cpp's server on the same file and in its own formats: 8 and 16 requests at once,
   and the first token of a prompt of 64 tokens; in turns, for 3 minutes. It needs
   `pip install "llama-cpp-python[server]"`.
-- `gap`: gaps of 8 streams while a prompt of 4,096 tokens comes in, in median steps before it.
+- `gap`: gaps of 8 streams while a prompt of 4,096 tokens comes in, in median steps of that moment,
+  and those of the same streams before and after: what the machine itself makes of them.
 - `leave`: 1,000 callers that leave at random moments; what is left a second later.
 - `soak`: random requests and adapters for SECONDS; no recompile, no growth.
 
@@ -15,6 +18,7 @@ Servers run in processes of their own; callers are plain sockets here, on the sa
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import functools
@@ -164,12 +168,12 @@ async def streams(port: int, texts: list[str], tokens: int) -> list[list[float]]
     return await asyncio.gather(*(stream(port, {"prompt": x, **how}) for x in texts))
 
 
-def rate(port: int, count: int, tokens: int = TOKENS) -> float:
-    """Tokens per second of some streams at once."""
+def rate(port: int, texts: list[str], tokens: int = TOKENS) -> float:
+    """Tokens per second of streams at once; those of a text may end by themselves."""
     start = time.perf_counter()
-    found = asyncio.run(streams(port, fresh(count), tokens))
-    assert all(len(times) >= tokens // 2 for times in found), [len(x) for x in found]
-    return count * tokens / (time.perf_counter() - start)
+    found = asyncio.run(streams(port, texts, tokens))
+    assert all(found), "a stream without a text"
+    return sum(min(len(times), tokens) for times in found) / (time.perf_counter() - start)
 
 
 def engine() -> Engine:
@@ -193,16 +197,17 @@ def http() -> None:
     """16 streams over HTTP against the library."""
     library = engine()
 
-    def alone() -> float:
+    def alone(texts: list[str]) -> float:
         start = time.perf_counter()
-        library.generate(fresh(STREAMS), max_tokens=TOKENS)
-        return STREAMS * TOKENS / (time.perf_counter() - start)
+        found = library.generate(texts, max_tokens=TOKENS)
+        return sum(len(x.tokens) for x in found) / (time.perf_counter() - start)
 
-    alone()
+    alone(fresh(STREAMS))
     for workers in WORKERS:
         with ours(workers) as (port, _):
-            rate(port, STREAMS)
-            pairs = [(alone(), rate(port, STREAMS)) for _ in range(ROUNDS)]
+            rate(port, fresh(STREAMS))
+            rounds = [fresh(STREAMS) for _ in range(ROUNDS)]  # both write the same texts
+            pairs = [(alone(texts), rate(port, texts)) for texts in rounds]
         both = [statistics.median(x) for x in zip(*pairs, strict=True)]
         ratio = statistics.median(b / a for a, b in pairs)
         print(
@@ -252,10 +257,10 @@ def llama() -> None:
         files = {"Q4_1": file(), **requantized(Path(folder))}
         ports = [stack.enter_context(x)[0] for x in (ours("0"), *map(theirs, files.values()))]
         for port in ports:
-            rate(port, 1)
+            rate(port, fresh(1))
         show("first token of about 64, ms", [[*map(soon, ports)] for _ in range(3 * ROUNDS)], files)
         for count in (8, 16):
-            rounds = [[rate(port, count, FEW) for port in ports] for _ in range(ROUNDS)]
+            rounds = [[rate(port, fresh(count), FEW) for port in ports] for _ in range(ROUNDS)]
             show(f"{count} at once, tok/s", rounds, list(files))
 
 
@@ -275,27 +280,30 @@ def gap() -> None:
     long = tokenizer.decode(tokenizer.encode(TEXT * 10)[: LONG - 8])
 
     async def written(callers: list[Caller], more: int) -> None:
-        """Wait until each stream has so many tokens more."""
+        """Wait until each stream has so many tokens more; a text may end by itself."""
         counts = [len(x.times) + more for x in callers]
-        while any(len(x.times) < n for x, n in zip(callers, counts, strict=True)):
+        while any(
+            len(x.times) < n and not x.ended.done() for x, n in zip(callers, counts, strict=True)
+        ):
             await asyncio.sleep(0.01)
-            assert not any(x.ended.done() for x in callers), "a stream ended before"
+        writing = sum(not x.ended.done() for x in callers)
+        assert writing > len(callers) // 2, f"{writing} of {len(callers)} streams are left"
 
     async def round_of(port: int) -> tuple[list[list[float]], float, float]:
         how = {"max_tokens": 2000, "temperature": 0}
         callers = [await called(port, {"prompt": x, **how}) for x in fresh(8)]
-        await written(callers, TOKENS)
+        await written(callers, 3 * TOKENS)
         start = time.perf_counter()
         await stream(port, {"prompt": f"{random.random()} {long}", "max_tokens": 1})
         end = time.perf_counter()
-        await written(callers, TOKENS)
+        await written(callers, 3 * TOKENS)
         for caller in callers:
             caller.transport.abort()
         return [x.times for x in callers], start, end
 
     for workers in WORKERS:
         with ours(workers, "--cache", "512M") as (port, _):
-            rate(port, 8)
+            rate(port, fresh(8))
             for _ in range(ROUNDS):
                 told = gaps_told(*asyncio.run(round_of(port)))
                 print(f"gap, {workers} workers, {LONG} tokens: {told}", flush=True)
@@ -306,19 +314,25 @@ def gaps_told(streams: list[list[float]], start: float, end: float) -> str:
 
     Steps grow with the texts: those of a moment lie between those before and after the prompt.
     """
-    pairs = [pair for times in streams for pair in itertools.pairwise(times)]
-    before = statistics.median(b - a for a, b in pairs if b < start)
-    after = statistics.median(b - a for a, b in pairs if a > end)
+    begun = max(times[0] for times in streams)
+    pairs = [x for times in streams for x in itertools.pairwise(times) if x[0] > begun]
+    sides = [[b - a for a, b in pairs if b < start], [b - a for a, b in pairs if a > end]]
+    before, after = map(statistics.median, sides)
     gaps = [
         (b - a) / np.interp(a, (start, end), (before, after))
         for a, b in pairs
         if b > start and a < end
     ]
+    quiet = [gap / step for side, step in zip(sides, (before, after), strict=True) for gap in side]
     return (
         f"in {end - start:.1f} s, median steps of {1000 * before:.0f} ms before and "
         f"{1000 * after:.0f} after: gaps of {statistics.median(gaps):.2f} steps, "
-        f"one in a hundred of {np.quantile(gaps, 0.99):.2f}, at most {max(gaps):.2f}"
+        f"{_longest(gaps)}; without the prompt {_longest(quiet)}"
     )
+
+
+def _longest(gaps: list[float]) -> str:
+    return f"one in a hundred of {np.quantile(gaps, 0.99):.2f}, at most {max(gaps):.2f}"
 
 
 def leave() -> None:
@@ -345,7 +359,7 @@ def leave() -> None:
         await asyncio.gather(*(one() for _ in range(count)))
 
     with ours("0") as (port, process):
-        rate(port, STREAMS)
+        rate(port, fresh(STREAMS))
         asyncio.run(some(port, 100))
         time.sleep(1)
         before = state(port, process)
@@ -433,6 +447,21 @@ def adapter(numbers: Any) -> Any:
 
 PARTS = {"http": http, "step": step, "llama": llama, "gap": gap, "leave": leave}
 
+
+def main() -> None:
+    """Run the parts that are asked for, or all but the soak."""
+    kind = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=kind)
+    known = {**PARTS, "soak": soak}
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(known)}")
+    parser.add_argument("--workers", nargs="+", default=WORKERS, help="of servers, in turn (0 1)")
+    asked = parser.parse_args()
+    if wrong := set(asked.parts) - set(known):
+        parser.error(f"no part {', '.join(wrong)}: choose from {', '.join(known)}")
+    WORKERS[:] = asked.workers
+    for part in asked.parts or PARTS:
+        known[part]()
+
+
 if __name__ == "__main__":
-    for part in sys.argv[1:] or PARTS:
-        {**PARTS, "soak": soak}[part]()
+    main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from small_served import Watch, adapter, engine, small_model
 import rlx
 from rlx.models import Completion
 from rlx.serve import Engine, Ticket
+from rlx.serve.costs import Costs
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "15"))
 
@@ -178,6 +180,29 @@ def test_a_warm_engine_is_as_before():
     fresh.warm_up()  # what it measures is written to pages, which it gives back
     assert fresh.scheduler.costs != guess and pool.available == pool.count
     assert fresh.generate([[5, 6, 7], [9] * 6], max_tokens=5) == first
+
+
+def test_a_warm_engine_learns_from_its_steps_what_prompts_cost(monkeypatch):
+    one = Engine(small_model(), cache="1M", page_size=4, max_sequences=3, step_tokens=8)
+    one.warm_up()
+    one.scheduler.costs = Costs(4.0, 1e6, 1e6, stretch=1.75)
+    now, compute = 0.0, one._pages
+
+    def computed(steps, batch, stacks):  # a token of a prompt takes as long as three texts
+        nonlocal now
+        now += 0.001 * (4 + len(batch.last) + 3 * (len(batch.ids) - len(batch.last)))
+        return compute(steps, batch, stacks)
+
+    monkeypatch.setattr(one, "_pages", computed)
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    writer = one.submit([5, 6, 7], max_tokens=60)
+    for _ in range(12):
+        one.step()
+    assert one.scheduler.costs.dear == 1
+    one.submit([9] * 40, max_tokens=1)
+    while not writer.reason:
+        one.step()
+    assert 2 < one.scheduler.costs.dear <= 4
 
 
 def test_a_listener_that_raises_ends_its_own_request_alone():

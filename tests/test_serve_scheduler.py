@@ -138,15 +138,14 @@ def test_prompts_stretch_a_step_of_those_who_write_only_so_much():
         if reading.finished is None:
             count = len(reading.table.tokens) - before[0]
             room = 2 * (4 + 1 + before[1] / 10) + 3  # as if it were written, too
-            wanted = max(1, int(room / (1 + before[0] / 20)))
-            assert wanted - 2 < count <= max(wanted, 3)  # an even number with that of the writer
-            assert count % 2
+            assert count == 1 or costs.price(1, count, before[0]) <= room
+            assert count == 15 or costs.price(1, count + 1, before[0]) > room
     finish(scheduler, memory)
     check([reading, writer])
 
 
 def test_prompts_get_one_token_beside_those_who_write_if_there_is_no_room():
-    costs = Costs(step=4.0, written=1.0, read=1.0, stretch=1.0)
+    costs = Costs(step=4.0, written=1.0, read=1.0, stretch=1.0, dear=100.0)
     scheduler, memory = machine(pages=60, step_tokens=16, costs=costs)
     writes = scheduler.submit(Request([1], 3))
     run_step(scheduler, memory)

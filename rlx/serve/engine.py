@@ -30,6 +30,7 @@ from ..trace.axes import integer, number
 from .adapters import Adapters
 from .costs import few_tokens
 from .guesses import Drawing, guesser
+from .pace import Pace
 from .pages import PagePool
 from .scheduler import Chunk, Request, Scheduler
 from .steps import PagedSteps, batch_of, batch_of_nobody, costs_of, measured
@@ -214,6 +215,7 @@ class Engine(Writer):
         self.guessed = self.right = 0  # guesses, and how many of them were right
         self.error: BaseException | None = None  # what ended it
         self.beat = time.monotonic()  # when `step` was last done
+        self._pace: Pace | None = None  # once costs are measured
         self._tickets: dict[Request, Ticket] = {}
         self._weights: dict[Request, Weights] = {}  # those each began with
         self._turn = threading.Lock()  # of the thread that computes a step
@@ -320,6 +322,7 @@ class Engine(Writer):
                 raise
 
     def _step(self) -> bool:
+        start = time.perf_counter()
         with self._lock:
             self.scheduler.plan(self._clock())
             self._forget_ended()
@@ -351,6 +354,9 @@ class Engine(Writer):
                 sampled |= self._taken(asked, found)
             self.scheduler.complete(sampled)
             self._forget_ended()
+            if self._pace is not None and len(batches) == 1:  # not of old weights and new ones
+                seconds, costs = time.perf_counter() - start, self.scheduler.costs
+                self.scheduler.costs = self._pace.mended(costs, chunks, seconds)
         return bool(chunks)
 
     def _batch(self, chunks: Sequence[Chunk]) -> tuple[Batch, Asked]:
@@ -382,8 +388,8 @@ class Engine(Writer):
         """Compute steps of all usual sizes for nobody, before requests come.
 
         They need not wait then for what is made when a size comes for the first time, and the
-        memory that steps take is taken. What steps cost is measured, so that prompts hold up texts
-        as `stretch` says.
+        memory that steps take is taken. What steps cost is measured, and mended by those that come,
+        so that prompts hold up texts as `stretch` says.
         """
         most, tokens = self.scheduler.max_sequences, self.scheduler.step_tokens
         # all ways to draw, since memory is taken as it is written to
@@ -403,6 +409,7 @@ class Engine(Writer):
                 self.scheduler.costs = measured(
                     *found, most, tokens, lambda batch: self._computed(batch).host()
                 )
+                self._pace = Pace()
 
     def _computed(self, batch: Batch) -> Any:
         """The logits of a batch without adapters."""

@@ -12,14 +12,13 @@ a sequence that was preempted are the same: tokens that are not in the cache yet
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import final
 
 from ..ir.errors import AttributeValueError, QueueFullError
 from ..ir.record import record, replace
 from ..trace.arguments import count_of
-from .costs import NO_LIMIT, Costs, whole_share
+from .costs import NO_LIMIT, Costs
 from .pages import PagePool, Table
 
 
@@ -327,21 +326,16 @@ class Scheduler:
             return shares
         before = sum(map(_length, writing))
         room = self.costs.room(len(writing), before, len(reading))
-        left, is_free = self.step_tokens - len(writing), room == math.inf
+        taken = len(writing)
         for request in sorted(reading, key=self._turn):
-            each = self.costs.token(_length(request))
-            most = left if is_free else int(room / each)
+            most, before = min(self.step_tokens - taken, request.lacking), _length(request)
+            count = self.costs.share(room, taken, most, before)
             if len(shares) == len(writing):
-                most = max(most, 1)  # or a prompt might never end
-            if count := min(left, request.lacking, most):
+                count = max(count, 1)  # or a prompt might never end
+            if count:
                 shares.append((request, count))
-                left, room = left - count, max(room - count * each, 0.0)
-        if not is_free:
-            request, count = shares[-1]
-            others = self.step_tokens - left - count
-            if count < request.lacking:
-                most = min(left + count, request.lacking)
-                shares[-1] = request, whole_share(others, count, most)
+                room = max(room - self.costs.price(taken, count, before), 0.0)
+                taken += count
         return shares
 
     def _chunk(self, request: Request, count: int) -> Chunk:

@@ -15,12 +15,13 @@ from ..models.lora import Stack, product_sizes
 from ..models.steps import Batch, Steps
 from ..trace import pytree
 from ..transforms.jit.jit import jit
-from .costs import Costs, few_sizes, few_tokens
+from .costs import ALL, Costs, few_sizes, few_tokens
 from .pages import PagePool
 from .scheduler import Chunk, Request
 
-# of steps by which costs are measured: texts, tokens of a prompt, those before them, repetitions
-TEXTS, TOKENS, BEFORE, TIMES = 8, 64, 512, 3
+# of steps by which costs are measured: texts, tokens of a prompt beside them (among many they cost
+# less each than among as few as there are later), those before them, repetitions
+TEXTS, TOKENS, BEFORE, TIMES = 8, 16, 512, 5
 TINY = 0.01  # the least time that attention is taken for, in that of a token
 LEAST_TABLE = 16  # pages: tables of short texts have one size
 # of the cpu, measured with SmolLM2 in int8
@@ -67,8 +68,8 @@ def measured(
 ) -> Costs:
     """What steps cost by the `clock`, as `run` computes them.
 
-    They have at most so many `texts` and `tokens`; a `guess` stands if there is no room to find
-    out. Pages of the `pool` are taken meanwhile.
+    They have at most so many `texts`, and `tokens` in all; a `guess` stands if there is no room to
+    find out. Pages of the `pool` are taken meanwhile.
     """
 
     def seconds(batch: Batch) -> float:
@@ -76,31 +77,36 @@ def measured(
         run(batch)
         return clock() - start
 
-    texts, tokens = min(texts, TEXTS), min(tokens, TOKENS)
-    before = min(BEFORE, pool.available // texts * pool.size - tokens)
-    if tokens <= texts or before < tokens:
+    texts = min(texts, TEXTS)
+    tokens = min(tokens - texts, TOKENS)
+    before = min(BEFORE, pool.available // (texts + 1) * pool.size - tokens)
+    if tokens < 1 or before < tokens:
         return guess
-    requests = [Request([0], before + tokens) for _ in range(texts)]
+    requests = [Request([0], before + tokens) for _ in range(texts + 1)]
     for request in requests:
         request.table = pool.begin([0], before + tokens)
         assert request.table is not None, "there is room for all"
         pool.write(request.table, [0] * (before + tokens))
-    one, many = requests[:1], [1] * texts
-    batches = [
-        batch_of([Chunk(x, first, (0,) * count, True) for x in some], rows)
-        for some, count, rows in ((requests, 1, many), (one, tokens, many[:1]))
-        for first in (0, before)
-    ]
+    prompt, writing = requests[-1], requests[:-1]
+
+    def beside(read: int, written_after: int, read_after: int) -> Batch:
+        """A step of all texts, and so many tokens of a prompt."""
+        chunks = [Chunk(x, written_after, (0,), True) for x in writing]
+        chunks += [Chunk(prompt, read_after, (0,) * read, False)] if read else []
+        return batch_of(chunks, [int(chunk.is_last) for chunk in chunks])
+
+    kinds = (0, 0, 0), (0, before, 0), (tokens, 0, 0), (tokens, 0, before)
+    batches = [beside(*kind) for kind in kinds]
     rounds = [[seconds(batch) for batch in batches] for _ in range(TIMES)]
     for request in requests:
         if request.table is not None:
             pool.close(request.table)
     writes, far, reads, behind = map(min, zip(*rounds, strict=True))
-    token = (reads - writes) / (tokens - texts)
+    token = (reads - writes) / tokens
     if token <= 0:  # another program had the processors
         return guess
     written = before * texts * token / max(far - writes, TINY * token)
-    read = before * tokens * token / max(behind - reads, TINY * token)
+    read = before * (tokens + ALL) * token / max(behind - reads, TINY * token)
     return Costs(max(writes / token - texts, 0.0), written, read, guess.stretch)
 
 
