@@ -154,7 +154,7 @@ def test_a_form_that_takes_long_holds_nobody_up(model, monkeypatch):  # noqa: F8
             may_read.wait(60)
 
     with monkeypatch.context() as patch:
-        patch.setattr(model, "formats", SimpleNamespace(guide=guide))
+        patch.setattr(model, "formats", SimpleNamespace(guide=guide, prepare=lambda: None))
         patch.setattr(preparing, "MOST_WAITING", 9)
         for at in served(model):
             slow = {"prompt": "ab", "max_tokens": 1, "structured_outputs": {"json": {}}}
@@ -165,6 +165,14 @@ def test_a_form_that_takes_long_holds_nobody_up(model, monkeypatch):  # noqa: F8
                 plain = httpx.post(f"{at}/v1/completions", json={"prompt": "ab", "max_tokens": 1})
                 may_read.set()
                 assert {x.result().status_code for x in posted} | {plain.status_code} == {200}
+
+
+def test_what_forms_need_is_there_before_the_first_request(path):  # noqa: F811
+    pytest.importorskip("llguidance")
+    fresh = rlx.models.load(path)
+    assert "_tokens" not in vars(fresh.formats)
+    for _ in served(fresh):
+        assert "_tokens" in vars(fresh.formats)
 
 
 def test_keys_are_none_or_can_be_sent():

@@ -8,12 +8,14 @@ for.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, final
 
 import numpy as np
@@ -87,6 +89,15 @@ class Formats:
         self._written, self._vocabulary, self._ends = written, vocabulary, ends
         self._are_tried = are_tried
         self._matcher = functools.lru_cache(MOST_KEPT)(self._compiled)
+
+    def prepare(self) -> None:
+        """Make what all forms need before anybody waits: the library holds threads up.
+
+        Where texts can have no form, nothing is made.
+        """
+        if importlib.util.find_spec("llguidance") is not None:
+            with suppress(ArgumentError):
+                _ = self._tokens
 
     def guide(
         self, schema: Mapping[str, Any] | bool | None = None, regex: str | None = None

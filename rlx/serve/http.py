@@ -208,6 +208,7 @@ def application(
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await server.preparation.begin()
         server.runner.start()
         yield
         server.is_ready = False

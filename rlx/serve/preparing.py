@@ -28,6 +28,12 @@ class Preparation:
         self._texts = ThreadPoolExecutor(OF_TEXTS, "rlx.serve.texts")
         self._count = 0
 
+    async def begin(self) -> None:
+        """Get ready for the first form, for which streams would have to wait."""
+        await asyncio.get_running_loop().run_in_executor(
+            self._forms, self._engine.model.formats.prepare
+        )
+
     async def prompts(self, asked: Asked) -> list[list[int]]:
         """The tokens of each prompt that is `asked`; the form is ready then, too.
 
