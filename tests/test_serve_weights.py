@@ -35,6 +35,23 @@ def test_an_array_that_stands_in_a_tree_twice_is_kept_once():
     assert weights.add("b", {"embedding": A, "head": A.copy(), "norm": B}) is handle
 
 
+class Rows:
+    """A matrix whose leaves are its rows, made when they are asked for."""
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        self.matrix = matrix
+
+
+rlx.tree.register_class(Rows, lambda x: (list(x.matrix), None), lambda _, x: Rows(np.stack(x)))
+
+
+def test_leaves_that_a_class_makes_when_asked_keep_their_places():
+    given = {"a": Rows(A), "b": Rows(A + 6)}
+    tree = WeightRegistry().add("a", given).tree
+    np.testing.assert_array_equal(tree["a"].matrix, A)
+    np.testing.assert_array_equal(tree["b"].matrix, A + 6)
+
+
 def test_what_was_given_can_change_and_weights_do_not():
     weights, given = WeightRegistry(), A.copy()
     handle = weights.add("a", given)

@@ -201,8 +201,9 @@ class WeightRegistry:
 
 def _copied(tree: Any) -> Any:
     """A copy of a tree; an array that stands in it twice is copied once."""
-    copies = {id(x): rnp.array(x) for x in pytree.leaves(tree)}
-    return pytree.map(lambda x: copies[id(x)], tree)
+    leaves, structure = pytree.flatten(tree)  # once: a class may make them when it is asked
+    copies = {id(x): rnp.array(x) for x in leaves}
+    return pytree.unflatten(structure, [copies[id(x)] for x in leaves])
 
 
 def content_key(tree: Any) -> str:
