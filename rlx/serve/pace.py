@@ -30,16 +30,19 @@ class Pace:
 
     def mended(self, costs: Costs, chunks: Sequence[Chunk], seconds: float) -> Costs:
         """The `costs` after a step of some `chunks`, which took so many `seconds`."""
-        texts = [x for x in chunks if x.is_last and len(x.tokens) == 1 + x.guesses]
+        texts: list[Chunk] = []
+        prompts: list[Chunk] = []
+        for chunk in chunks:
+            is_text = chunk.is_last and len(chunk.tokens) == 1 + chunk.guesses
+            (texts if is_text else prompts).append(chunk)
         if not texts or seconds <= 0:
             return costs
         taken = sum(len(x.tokens) for x in texts)
         writing = costs.step + taken + sum(x.start for x in texts) / costs.written
         reading = 0.0
-        for chunk in chunks:
-            if chunk not in texts:
-                reading += costs.price(taken, len(chunk.tokens), chunk.start) / costs.dear
-                taken += len(chunk.tokens)
+        for chunk in prompts:
+            reading += costs.price(taken, len(chunk.tokens), chunk.start) / costs.dear
+            taken += len(chunk.tokens)
         if not reading:
             self._units.append(seconds / writing)
             return costs
