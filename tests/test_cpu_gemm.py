@@ -370,12 +370,20 @@ def test_every_kind_of_product(dtype: str) -> None:
     assert check(5, 13, 17, dtype=dtype) == "small"
 
 
+def test_float16_is_not_widened_for_each_turned_block() -> None:
+    """Dot products and packing widen a number once, and their sums may have any order."""
+    turned = Layout("rows", "columns")
+    assert check(8, 301, 90, dtype="float16", layout=turned) == "dots"
+    assert check(11, 301, 90, dtype="float16", layout=turned) == "packed"
+
+
 @pytest.mark.parametrize(
     ("size", "dtype"),
     [
         ((1, 41, 1024), "float32"), ((8, 24, 2048), "bfloat16"), ((3, 9, 512), "float64"),
         ((1, 70, 33), "bfloat16"), ((5, 19, 7), "bfloat16"), ((13, 33, 70), "float32"),
         ((16, 33, 71), "bfloat16"), ((2, 1025, 8192), "float32"),
+        ((3, 19, 45), "float16"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("device", ["native", "avx2", "no groups", "small caches"])

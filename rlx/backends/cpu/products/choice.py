@@ -249,10 +249,11 @@ def _streamed_rows(problem: Problem, host: Host) -> int:
 def _most_rows(problem: Problem, host: Host) -> int:
     """Up to how many rows of A columns of B that are contiguous are read in place.
 
-    Packing costs more than turning blocks does for all sums that fill half of the registers.
+    Packing costs more than turning blocks does for all sums that fill half of the registers, but
+    widens numbers of float16 once, where turned blocks widen those of A again and again.
     """
-    is_measured = host.vector_bytes == 64 and not _is_exact(problem)
-    return host.vector_registers // 2 if is_measured else NARROW
+    is_fast = host.vector_bytes == 64 and problem.dtype != "float16" and not _is_exact(problem)
+    return host.vector_registers // 2 if is_fast else NARROW
 
 
 def _few_rows(problem: Problem, host: Host, swapped: bool) -> Blocking:
@@ -260,15 +261,14 @@ def _few_rows(problem: Problem, host: Host, swapped: bool) -> Blocking:
 
     More rows read more numbers of A for each dot product. The numbers were found by measuring.
     """
-    if _is_exact(problem):
-        return _dots(problem, host, swapped)
     crowds = not _holds_lines(problem, host, host.lanes(problem.itemsize))
     a_bytes = problem.m * problem.k * problem.itemsize
     is_fast = problem.m >= 7 and (not crowds or a_bytes > 2 * host.l1)
     if _in_pairs(problem, host):
         is_fast = problem.m >= (7 if crowds else 3)
-    is_fast = problem.m > NARROW or (is_fast and host.vector_bytes == 64)
-    return (_columns if host.batch_invariant or is_fast else _dots)(problem, host, swapped)
+    is_fast = problem.m > NARROW or (is_fast and _most_rows(problem, host) > NARROW)
+    is_turned = is_fast or (host.batch_invariant and not _is_exact(problem))
+    return (_columns if is_turned else _dots)(problem, host, swapped)
 
 
 def _dots(problem: Problem, host: Host, swapped: bool) -> Blocking:
