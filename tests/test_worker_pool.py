@@ -98,6 +98,13 @@ def test_memory_is_bounded():
         assert small.submit(tasks.take, 100 << 20).result() == 100 << 20
 
 
+@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="memory is not bounded here")
+def test_memory_that_starts_no_thread_is_refused():
+    with pytest.raises(rlx.AttributeValueError, match="memory is 8388608 bytes") as caught:
+        rlx.WorkerPool(1, memory="8M")
+    assert "allow 32M or more" in str(caught.value)
+
+
 def test_time_is_bounded():
     with rlx.WorkerPool(1, timeout=3.0) as hurried:
         with pytest.raises(rlx.TaskTimeoutError, match=r"slow took more than 3 seconds") as caught:

@@ -31,6 +31,7 @@ SOON = 5.0  # seconds for a killed process to be gone
 ENDED, LATE = "was ended", "took more time than it may"
 FALSE = "gave a sign of life that cannot be true"
 KILLED, STOPPED = "was ended by SIGKILL", "was stopped by a signal"  # as only others do
+LEAST = 32 << 20  # bytes that a process may be bounded by: a thread's stack takes 8 MB
 OVER = 71  # exit code of a process that took more memory than it may
 
 
@@ -233,10 +234,17 @@ def is_orphan() -> bool:
 
 
 def check_memory(memory: int | None) -> None:
-    """Raise an `AttributeValueError` if memory of processes cannot be bounded."""
-    if memory is not None and sys.platform not in ("linux", "darwin"):
+    """Raise an `AttributeValueError` if so many bytes cannot bound a process."""
+    if memory is None:
+        return
+    if sys.platform not in ("linux", "darwin"):
         raise AttributeValueError(
             "memory: this system bounds no memory of processes", fix="leave memory out"
+        )
+    if memory < LEAST:  # Python waits forever for a thread that has no memory to begin
+        raise AttributeValueError(
+            f"memory is {memory} bytes, with which a process may not even start a thread",
+            fix=f"allow {LEAST >> 20}M or more",
         )
 
 
