@@ -54,7 +54,7 @@ RIVER = 4626  # a token that is text
 CALLERS = 1000
 EVENT = b"data: {"
 SECONDS = float(os.environ.get("SECONDS", "600"))
-WORKERS = os.environ.get("SERVE_WORKERS", "0 1").split()
+WORKERS = ["0", "1"]  # of servers, in turn
 TEXT = "The history of the bridge over the river begins long before the town had walls. " * 40
 COMPUTE = "int8"
 
@@ -453,7 +453,7 @@ def main() -> None:
     kind = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=kind)
     known = {**PARTS, "soak": soak}
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(known)}")
+    parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(known))
     parser.add_argument("--workers", nargs="+", default=WORKERS, help="of servers, in turn (0 1)")
     asked = parser.parse_args()
     if wrong := set(asked.parts) - set(known):

@@ -343,7 +343,9 @@ def test_workers_that_cannot_begin(path, monkeypatch):
     model = rlx.models.load(path)
     with pytest.raises(rlx.FileMissingError, match="there is no model"):
         Workers(model, nothing, 1)
-    with pytest.raises(rlx.WorkerLostError, match="2 workers ended before they began"):
-        Workers(model, functools.partial(os._exit, 3), 1)
+    for ends, fix in ((functools.partial(os._exit, 3), "__main__"), (os.abort, "see what ended")):
+        with pytest.raises(rlx.WorkerLostError, match="2 workers ended before they") as caught:
+            Workers(model, ends, 1)
+        assert fix in caught.value.fix
     with pytest.raises(rlx.ArgumentError, match="cannot be sent to a worker"):
         Workers(model, lambda: None, 1)

@@ -36,8 +36,11 @@ class Costs:
         """
         if not writing:
             return math.inf
-        now = self.step + writing + before / self.written
-        return (self.stretch - 1) * now + self.stretch * reading
+        return (self.stretch - 1) * self.writes(writing, before) + self.stretch * reading
+
+    def writes(self, count: int, before: int) -> float:
+        """The cost of a step that writes so many tokens of texts, behind so many in all."""
+        return self.step + count + before / self.written
 
     def price(self, others: int, count: int, before: int) -> float:
         """The cost of tokens of a prompt beside `others`, behind so many of their own."""

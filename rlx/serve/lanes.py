@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, final
 
 from ..ir.errors import WorkerLostError
-from ..workers.pool import FIRST_PAUSE, LONGEST_PAUSE, MAIN, MOST_STARTS
+from ..workers.pool import FIRST_PAUSE, LONGEST_PAUSE, MOST_STARTS, advice
 from ..workers.process import KILLED, STOPPED, Process
 from ..workers.rings import Torn
 from .engine import Ticket
@@ -157,7 +157,8 @@ class Lane:
                 self.failure = None
             elif unborn == MOST_STARTS and self.failure is None:
                 self.failure = WorkerLostError(
-                    f"{unborn} workers ended before they began: the last one {how}", fix=MAIN
+                    f"{unborn} workers ended before they began: the last one {how}",
+                    fix=advice(how),
                 )
             heard.lose(self, how)
             ends.wait(self._pause)

@@ -38,7 +38,7 @@ class Pace:
         if not texts or seconds <= 0:
             return costs
         taken = sum(len(x.tokens) for x in texts)
-        writing = costs.step + taken + sum(x.start for x in texts) / costs.written
+        writing = costs.writes(taken, sum(x.start for x in texts))
         reading = 0.0
         for chunk in prompts:
             reading += costs.price(taken, len(chunk.tokens), chunk.start) / costs.dear

@@ -31,6 +31,11 @@ MAIN = 'put what starts the program under `if __name__ == "__main__":`'
 SYSTEM = "see what ended them: the system, which was out of memory, or somebody's signal"
 
 
+def advice(how: str) -> str:
+    """What to do where processes ended before they began, by `how` the last one did."""
+    return MAIN if how.startswith("ended") else SYSTEM
+
+
 @final
 class _Task:
     """A call that waits for its turn: its name, and what is sent to a worker."""
@@ -305,7 +310,7 @@ class _Place:
                 self._fail("the initializer failed", "mend it: its error is the cause", answer)
             return process
         what = f"{MOST_STARTS} workers ended before they began: the last one {how}"
-        return self._fail(what, MAIN if how.startswith("ended") else SYSTEM)
+        return self._fail(what, advice(how))
 
     def _fail(self, what: str, fix: str, answer: bytes | None = None) -> NoReturn:
         cause = None if answer is None else _unpacked(answer)[1]
