@@ -347,7 +347,7 @@ def main() -> None:
             command = [sys.executable, "-m", "benchmarks.language", part, "--threads", f"{threads}"]
             print("\n".join(command[2:]), flush=True)
             out = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=_with(threads))
-            tables.append(out.stdout.decode())
+            tables.append(out.stdout.decode().strip())
             print(tables[-1], flush=True)
     before, after = MARKS
     page = PAGE.read_text()

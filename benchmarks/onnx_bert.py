@@ -41,6 +41,8 @@ def fastest(folder: Path, threads: int, ids: np.ndarray) -> Callable[[], np.ndar
         for path in (plain, fused):
             options = onnxruntime.SessionOptions()
             options.intra_op_num_threads = threads
+            # else its threads go on spinning after a run, on the cores of who runs next
+            options.add_session_config_entry("session.force_spinning_stop", "1")
             session = onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
             given = {"ids": ids.astype("int64"), "mask": np.ones(ids.shape, "int64")}
             calls.append(lambda s=session, x=given: s.run(None, x)[0])
