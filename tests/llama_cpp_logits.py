@@ -43,11 +43,17 @@ class LlamaCpp:
         llama_cpp.llama_batch_free(batch)
         return logits
 
-    def encode(self, text: str, parse_special: bool = False) -> list[int]:
+    def encode(
+        self, text: str, parse_special: bool = False, add_special: bool = False
+    ) -> list[int]:
         """The tokens of a text."""
         data = text.encode()
-        room = (llama_cpp.llama_token * (len(data) + 8))()
+        room = (llama_cpp.llama_token * (3 * len(data) + 8))()
         count = llama_cpp.llama_tokenize(
-            self._words, data, len(data), room, len(room), False, parse_special
+            self._words, data, len(data), room, len(room), add_special, parse_special
         )
         return list(room[:count])
+
+    def close(self) -> None:
+        """Be done with the model."""
+        llama_cpp.llama_model_free(self._model)

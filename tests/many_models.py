@@ -3,9 +3,10 @@
     python tests/many_models.py --models 100 --texts 10000 --hostile 100000
 
 checks so many random models, and 20 prompts of the real one, against float64; the rounding errors
-of int8 against llama.cpp's; the real model with all units and heads moved; tokens of texts against
-llama.cpp's; and hostile templates and vocabularies, which are refused or taken, in bounded time and
-memory. `make models` runs it; the suite does less of each.
+of int8 against llama.cpp's; the real model with all units and heads moved; tokens of texts, of the
+real vocabulary and of random ones, against llama.cpp's; and hostile templates and vocabularies,
+which are refused or taken, in bounded time and memory. `make models` runs it; the suite does less
+of each.
 """
 
 from __future__ import annotations
@@ -286,6 +287,15 @@ def check_real() -> None:
     print(f"the likeliest token of int8 is the exact one at {same} of {tokens} places")
 
 
+def check_random_vocabularies(count: int) -> None:
+    """Compare tokens of texts, as many for each pattern, with llama.cpp's."""
+    from many_tokenizers import check_patterns, check_pieces, check_words
+
+    patterns = ["", "gpt-2", "smollm", "llama-bpe", "glm4", "qwen2"]
+    found = check_pieces(count // 10, 50), check_patterns(patterns, count), check_words(100, 100)
+    print("{} texts of pieces, {} of bytes and {} of words have llama.cpp's tokens".format(*found))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=int, default=100)
@@ -293,6 +303,7 @@ def main() -> None:
     parser.add_argument("--hostile", type=int, default=100_000)
     asked = parser.parse_args()
     print(f"{check_tokens(asked.texts)} texts have llama.cpp's tokens", flush=True)
+    check_random_vocabularies(asked.texts)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print("templates:", dict(check_templates(asked.hostile)), flush=True)
     print("vocabularies:", dict(check_vocabularies(asked.hostile)), flush=True)

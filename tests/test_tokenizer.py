@@ -9,6 +9,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings, strategies as st
 from many_models import check_tokens, check_vocabularies, some_text
+from many_tokenizers import check_patterns, check_pieces, check_words
 from real_models import minilm_path
 
 import rlx
@@ -72,6 +73,59 @@ def test_pieces_are_merged_by_score():
     metadata = pieces_metadata()
     assert names(PIECES, metadata, "hello") == ["▁hello"]
     assert names(PIECES, metadata, "hello é") == ["▁hello", "▁", "<0xC3>", "<0xA9>"]
+
+
+def odd_metadata(*words, kinds=(), **changes):
+    """A vocabulary of these words alone, all of one score, and of bytes."""
+    tokens = ["<unk>", *(f"<0x{i:02X}>" for i in range(256)), *words]
+    kinds = np.r_[2, np.full(256, 6), kinds or np.ones(len(words))].astype("i4")
+    scores = np.zeros(len(tokens), "f4")
+    return pieces_metadata(
+        tokens=tokens, token_type=kinds, scores=scores, add_space_prefix=False, **changes
+    )
+
+
+def test_letters_that_are_no_tokens_are_merged_too():
+    metadata = odd_metadata("ab", "abc", "xyz")
+    tokenizer = Tokenizer.from_gguf(metadata)
+    assert names(tokenizer, metadata, "abcaba") == ["abc", "ab", "<0x61>"]
+    assert names(tokenizer, metadata, "xyz") == ["<0x78>", "<0x79>", "<0x7A>"]
+    assert len(tokenizer) == tokenizer.end == len(metadata[WHERE + "tokens"])
+    for text in ("", "abcabaxyz", "né🙂ab"):
+        ids = tokenizer.encode(text)
+        assert tokenizer.decode(ids) == "".join(tokenizer.stream(ids)) == text
+    with pytest.raises(rlx.ArgumentError, match="not Unicode"):
+        tokenizer.encode("a\ud800")
+
+
+def test_of_equal_scores_the_first_in_the_text_is_merged():
+    metadata = odd_metadata("a", "b", "c", "bc", "ab")
+    assert names(Tokenizer.from_gguf(metadata), metadata, "abc") == ["ab", "c"]
+    metadata[WHERE + "scores"][-2] = 1.0
+    assert names(Tokenizer.from_gguf(metadata), metadata, "abc") == ["a", "bc"]
+
+
+def test_a_letter_of_which_a_byte_has_no_token_is_unknown():
+    metadata = odd_metadata("ab", "bb")
+    keep = [x != "<0xA9>" for x in metadata[WHERE + "tokens"]]
+    metadata[WHERE + "tokens"] = [x for x in metadata[WHERE + "tokens"] if x != "<0xA9>"]
+    for name in ("token_type", "scores"):
+        metadata[WHERE + name] = metadata[WHERE + name][keep]
+    tokenizer = Tokenizer.from_gguf(metadata)
+    assert names(tokenizer, metadata, "abéê") == ["ab", "<unk>", "<0xC3>", "<0xAA>"]
+
+
+def test_the_longest_names_are_found_first():
+    """The library finds the first in the text."""
+    metadata = odd_metadata("a", "d", "ab", "bcd", kinds=[1, 1, 4, 4])
+    assert names(Tokenizer.from_gguf(metadata), metadata, "abcdabd") == ["a", "bcd", "ab", "d"]
+    bytes_too = bytes_metadata()
+    bytes_too[WHERE + "tokens"] = [*bytes_too[WHERE + "tokens"], "hel", "llo!", "he>"]
+    bytes_too[WHERE + "token_type"] = np.r_[bytes_too[WHERE + "token_type"], 4, 4, 3]
+    tokenizer = Tokenizer.from_gguf(bytes_too)
+    assert names(tokenizer, bytes_too, "hello!he>") == ["he", "llo!", "he", ">"]
+    asked = names(tokenizer, bytes_too, "hello!he>", parse_special=True)
+    assert asked == ["he", "llo!", "he>"]
 
 
 @pytest.mark.parametrize("tokenizer", [BYTES, PIECES], ids=["bytes", "pieces"])
@@ -208,6 +262,13 @@ def test_what_is_no_text_or_token_is_named():
 def test_texts_have_the_tokens_of_llama_cpp():
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     assert check_tokens(300, seed=1) == 300
+
+
+def test_random_vocabularies_have_the_tokens_of_llama_cpp():
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    assert check_pieces(100, 20) > 1000
+    assert check_patterns(["", "gpt-2", "smollm", "llama-bpe", "glm4", "qwen2"], 100) == 600
+    assert check_words(10, 50) == 500
 
 
 def test_mutated_vocabularies_make_tokenizers_or_are_refused():

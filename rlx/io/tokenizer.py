@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -21,34 +21,46 @@ from ..ir.lazy import lazy
 from ..trace.arguments import flag, members, wrong
 from ..trace.axes import integer
 from .contents import refuse, shown
+from .partition import Partition, overlap
+from .pieces import BYTE, SPACE, Pieces, merges_of
 
 PLAIN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 NEWER = (
     r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|"
     r"DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+LOOSE = (r"[\p{P}\$\+<=>\^~\|]+", PLAIN, r"\p{N}+", "[0-9][0-9][0-9]")
 PATTERNS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais"), (PLAIN,)),
-    **dict.fromkeys(
-        ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"), (r"\p{N}", PLAIN)
-    ),
-    **dict.fromkeys(
-        ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral"),
-        (NEWER.replace("DIGITS", r"\p{N}{1,3}"),),
-    ),
-    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), (NEWER.replace("DIGITS", r"\p{N}"),)),
+    name: patterns
+    for names, patterns in (
+        ("default", LOOSE),
+        ("gpt-2 phi-2 mpt olmo jais gigachat a.x-4.0 mellum exaone4 trillion", (PLAIN,)),
+        (
+            "smollm starcoder refact command-r codeshell exaone minerva-7b",
+            (r"\p{N}", PLAIN),
+        ),
+        (
+            "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 "
+            "dbrx smaug-bpe glm4 chatglm-bpe",
+            (NEWER.replace("DIGITS", r"\p{N}{1,3}"),),
+        ),
+        (
+            "qwen2 deepseek-r1-qwen megrez stablelm2 hunyuan kormo f2llmv2 solar-open grok-2",
+            (NEWER.replace("DIGITS", r"\p{N}"),),
+        ),
+    )
+    for name in names.split()
 }
 UNKNOWN_TOKEN, CONTROL, USER_DEFINED = 2, 3, 4  # kinds of tokens
 NO_TEXT = (UNKNOWN_TOKEN, CONTROL)
-SPACE = "▁"  # how SentencePiece writes one
 NAMES = ("bos", "eos", "eot", "unknown", "padding")
 WHERE = "tokenizer.ggml."
 MOST_LETTERS = 1024  # of a token that others are merged to
-BYTE = re.compile("<0x([0-9A-F]{2})>")  # a token that is a byte, in SentencePiece
 PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
 # GPT-2 writes bytes as letters: those that are printed as themselves, the others from 256 on
 LETTERS = {chr(x): x for x in PRINTED}
 LETTERS |= {chr(256 + i): x for i, x in enumerate(sorted({*range(256)} - {*PRINTED}))}
+Encode = Callable[[str], list[int]]  # of a text without names of tokens
 
 
 class Tokenizer:
@@ -64,6 +76,8 @@ class Tokenizer:
     eot: int | None
     unknown: int | None
     padding: int | None
+    _partition: Partition | None = None  # where the library would find other names
+    _encode: Encode  # what stands between them
 
     def __init__(
         self, inner: Any, special: Mapping[str, int], ids: Mapping[str, int | None]
@@ -96,14 +110,11 @@ class Tokenizer:
         kinds = np.zeros(len(tokens), int) if kinds is None else np.asarray(kinds)
         if kinds.shape != (len(tokens),):
             refuse(f"the file has {len(tokens)} tokens, but kinds of another number")
-        inner = BUILDERS[kind](metadata, tokens, kinds)
-        is_special = np.isin(kinds, NO_TEXT)
+        inner, encode = BUILDERS[kind](metadata, tokens, kinds)
+        special = {tokens[i]: int(i) for i in np.flatnonzero(np.isin(kinds, NO_TEXT))}
         # those of users, such as runs of spaces, are found in every text, and are text
-        for chosen, add in (
-            (is_special, inner.add_special_tokens),
-            (kinds == USER_DEFINED, inner.add_tokens),
-        ):
-            named = [tokens[i] for i in np.flatnonzero(chosen)]
+        users = {tokens[i]: int(i) for i in np.flatnonzero(kinds == USER_DEFINED)}
+        for named, add in (special, inner.add_special_tokens), (users, inner.add_tokens):
             add([_library().AddedToken(x, normalized=False) for x in named])
         ids: dict[str, int | None] = {}
         for name in NAMES:
@@ -116,8 +127,11 @@ class Tokenizer:
             ids[name] = metadata.get(f"{WHERE}{name}_token", usual)
             if not isinstance(ids[name], bool):
                 refuse(f"{WHERE}{name}_token is {shown(str(ids[name]))}, neither true nor false")
-        special = {tokens[i]: int(i) for i in np.flatnonzero(is_special)}
-        return cls(inner, special, ids)
+        made = cls(inner, special, ids)
+        if encode is not None or (kind != "bert" and overlap(users, special)):
+            made._partition = Partition(users, special)
+            made._encode = encode or (lambda text: _encoded(inner, text))
+        return made
 
     @classmethod
     def from_json(cls, path: str | PathLike[str]) -> Tokenizer:
@@ -144,7 +158,11 @@ class Tokenizer:
         return f"Tokenizer({len(self)} tokens, {len(self.special)} special)"
 
     def to_json(self) -> str:
-        """It as the text of a `tokenizer.json` of Hugging Face."""
+        """It as the text of a `tokenizer.json` of Hugging Face.
+
+        Of a vocabulary of SentencePiece that merges what is no token, or has equal scores, the
+        tokens and texts are in it, but not the merges: no such file can say them.
+        """
         return self._inner.to_str()
 
     def encode(
@@ -158,14 +176,19 @@ class Tokenizer:
         """
         if not isinstance(text, str):
             raise wrong("encode: text", text, "a text", "give a str")
-        inner = self._parser if flag("encode: parse_special", parse_special) else self._inner
+        is_parsed = flag("encode: parse_special", parse_special)
         is_whole = flag("encode: add_special", add_special)
-        try:  # a batch, since other threads go on meanwhile only then
-            (found,) = inner.encode_batch_fast([text], add_special_tokens=is_whole)
-        except TypeError:  # half of a surrogate pair
+        try:
+            if self._partition is None:
+                inner = self._parser if is_parsed else self._inner
+                ids = _encoded(inner, text, is_whole)
+            else:
+                ids = []
+                for part in self._partition.parts(text, is_parsed):
+                    ids += [part] if isinstance(part, int) else self._encode(part)
+        except (TypeError, UnicodeEncodeError):  # half of a surrogate pair
             fix = 'replace what is no letter: text.encode("utf-8", "replace").decode()'
             raise wrong("encode: text", text, "Unicode", fix) from None
-        ids = found.ids
         if not is_whole:
             return ids
         first = [self.bos] if self._adds_bos and self.bos is not None else []
@@ -257,6 +280,12 @@ class Tokenizer:
         return numbers
 
 
+def _encoded(inner: Any, text: str, is_whole: bool = False) -> list[int]:
+    """The tokens of a text by the library: a batch, since other threads go on meanwhile then."""
+    (found,) = inner.encode_batch_fast([text], add_special_tokens=is_whole)
+    return found.ids
+
+
 class _Letters:
     """Makes letters of bytes as they come; the first may be a space that is no text."""
 
@@ -274,10 +303,13 @@ class _Letters:
 # -- kinds of tokenizers ---------------------------------------------------------------------------
 
 
-def _bytes_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.ndarray) -> Any:
+Built = tuple[Any, Encode | None]  # the library's tokenizer, and what encodes as it cannot
+
+
+def _bytes_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.ndarray) -> Built:
     """Byte-pair encoding as of GPT-2: bytes are letters, merged by rank."""
     library = _library()
-    name = metadata.get(WHERE + "pre", "gpt-2")
+    name = metadata.get(WHERE + "pre", "default")
     if not isinstance(name, str) or name not in PATTERNS:
         refuse(
             f"text is parted by the pattern {shown(str(name))}, which rlx has not",
@@ -303,14 +335,14 @@ def _bytes_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.
         parts.append(pre.Split(library.Regex(f"[{re.escape(absent)}]"), "removed"))
     inner.pre_tokenizer = pre.Sequence(parts)
     inner.decoder = library.decoders.ByteLevel()
-    return inner
+    return inner, None
 
 
 # whole words need no merges, and texts begin with a token of their own
-LOOKED_UP = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral")
+LOOKED_UP = "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2".split()
 
 
-def _scores_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.ndarray) -> Any:
+def _scores_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.ndarray) -> Built:
     """SentencePiece's: two pieces are merged that make the one of best score."""
     library = _library()
     scores = metadata.get(WHERE + "scores")
@@ -322,19 +354,13 @@ def _scores_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np
     if longest > MOST_LETTERS:  # which parts in as many ways
         refuse(f"a token has {longest} letters, more than {MOST_LETTERS}")
     vocabulary = {token: i for i, token in enumerate(tokens)}
-    ranked = []
-    for i, token in enumerate(tokens):
-        for cut in range(1, len(token)):
-            left, right = token[:cut], token[cut:]
-            if left in vocabulary and right in vocabulary:
-                ranked.append((-scores[i], vocabulary[left], vocabulary[right], left, right))
-    merges = [(left, right) for *_, left, right in sorted(ranked)]
-    unknown = [tokens[int(i)] for i in np.flatnonzero(kinds == UNKNOWN_TOKEN)]
+    unknown = next((tokens[int(i)] for i in np.flatnonzero(kinds == UNKNOWN_TOKEN)), None)
+    merges = merges_of(vocabulary, scores.tolist(), unknown)
     inner = library.Tokenizer(
         library.models.BPE(
             vocabulary,
-            merges,
-            unk_token=unknown[0] if unknown else None,
+            merges.pairs,
+            unk_token=unknown,
             fuse_unk=True,
             byte_fallback=True,
         )
@@ -347,10 +373,13 @@ def _scores_merged(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np
     inner.normalizer = normal.Sequence([*first, normal.Replace(" ", SPACE)])
     strip = [out.Strip(" ", 1, 0)] if prefix else []
     inner.decoder = out.Sequence([out.Replace(SPACE, " "), out.ByteFallback(), out.Fuse(), *strip])
-    return inner
+    if merges.are_ordered:
+        return inner, None
+    number = None if unknown is None else vocabulary[unknown]
+    return inner, Pieces(merges.scores, vocabulary, number, " " if prefix else "").ids
 
 
-def _words_parted(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.ndarray) -> Any:
+def _words_parted(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.ndarray) -> Built:
     """WordPiece, BERT's: words of small letters part in the longest pieces that there are.
 
     GGUF files mark pieces that begin a word, BERT's own vocabulary those that go on with one.
@@ -374,7 +403,7 @@ def _words_parted(metadata: Mapping[str, Any], tokens: Sequence[str], kinds: np.
     inner.decoder = library.decoders.WordPiece()
     ends = [(x, vocabulary[x]) for x in (first, last)]
     inner.post_processor = library.processors.BertProcessing(ends[1], ends[0])
-    return inner
+    return inner, None
 
 
 USUAL = {"llama": {"unknown": 0, "bos": 1, "eos": 2}}  # tokens by kind, if a file does not say
