@@ -370,11 +370,14 @@ def test_every_kind_of_product(dtype: str) -> None:
     assert check(5, 13, 17, dtype=dtype) == "small"
 
 
-def test_float16_is_not_widened_for_each_turned_block() -> None:
-    """Dot products and packing widen a number once, and their sums may have any order."""
-    turned = Layout("rows", "columns")
-    assert check(8, 301, 90, dtype="float16", layout=turned) == "dots"
-    assert check(11, 301, 90, dtype="float16", layout=turned) == "packed"
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("m", [1, 8, 11])
+def test_rows_that_meet_turned_columns_are_widened_once(m: int, dtype: str) -> None:
+    device = replace(host(), **NARROW["no groups"], batch_invariant=True)
+    a, b = stored((m, 90), "rows", dtype, 1), stored((90, 301), "columns", dtype, 2)
+    plan = GemmPlan.of(problem_of(a, b, 0, dtype, "float32"), device)
+    assert plan.blocking is not None and plan.blocking.copies_a
+    assert kind_of(plan) == ("columns" if m <= 8 or host().vector_bytes == 64 else "packed")
 
 
 @pytest.mark.parametrize(
@@ -383,7 +386,8 @@ def test_float16_is_not_widened_for_each_turned_block() -> None:
         ((1, 41, 1024), "float32"), ((8, 24, 2048), "bfloat16"), ((3, 9, 512), "float64"),
         ((1, 70, 33), "bfloat16"), ((5, 19, 7), "bfloat16"), ((13, 33, 70), "float32"),
         ((16, 33, 71), "bfloat16"), ((2, 1025, 8192), "float32"),
-        ((3, 19, 45), "float16"),
+        ((3, 19, 45), "float16"), ((8, 70, 128), "float16"), ((13, 33, 71), "float16"),
+        ((1, 41, 1024), "float16"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("device", ["native", "avx2", "no groups", "small caches"])

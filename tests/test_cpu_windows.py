@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 
 import rlx
 import rlx.lax as lax
 import rlx.numpy as rnp
+from rlx.backends.cpu.llvm.host import host
 
 random = np.random.default_rng(0)
 
@@ -83,3 +87,15 @@ def test_gradients_of_windows() -> None:
 
     same(lambda x, w: rlx.grad(loss)(x, w), x, w)
     same(lambda x, w: rlx.grad(loss, argnums=1)(x, w), x, w)
+
+
+@pytest.mark.parametrize("reduce", ["max", "sum"])
+def test_few_partial_sums_leave_registers_for_many_lanes(reduce: str) -> None:
+    """With `deterministic="batch"` windows run in vectors as wide as those of the fast mode."""
+
+    def widest(**options: Any) -> int:
+        f = rlx.jit(lambda x: getattr(rnp, reduce)(x, 1), **options)
+        text = f.lower(rlx.spec((9, 3, 500))).compile().stages["llvm"]
+        return max(map(int, re.findall(r"<(\d+) x float>", text)))
+
+    assert widest(deterministic="batch") == widest() > host().lanes(4)

@@ -18,8 +18,15 @@ from ..llvm.text import Function, Vector
 from .kernels import Layout, buffers_of, nest, open_scope, part_range
 from .scalar import combine, convert, register
 from .scope import Scope, all_hold
-from .sums import PARTIAL_BYTES, is_batch_invariant
-from .vectors import best_variable, choose_lanes, first_lanes, rest_and_whole, vector_lines
+from .vectors import (
+    PARTIAL_BYTES,
+    best_variable,
+    choose_lanes,
+    first_lanes,
+    is_batch_invariant,
+    rest_and_whole,
+    vector_lines,
+)
 
 BLOCK = 4096  # bytes of a line that are combined before the next line
 
@@ -55,7 +62,7 @@ def loop_beside(scan: Scan) -> Variable | None:
 def _beside(scope: Scope, scan: Scan, beside: Variable, split: bool) -> None:
     """Combine blocks of many lines, each at a place before the next place."""
     f, extent = scope.f, scope.f.number(beside.extent)
-    is_in_groups = is_batch_invariant(scope, scan)
+    is_in_groups = is_batch_invariant(scope.host, scan)
     most = 1 if is_in_groups else 4
     lanes = choose_lanes(scope.host, [scan.expr], beside.extent, most)
     vector = register(scan.expr.dtype.name, lanes)
@@ -192,7 +199,7 @@ def _along(scope: Scope, scan: Scan) -> None:
     """Combine the lanes of a vector, then all of them with what was before."""
     f, extent = scope.f, scope.f.number(scan.along.extent)
     lanes = choose_lanes(scope.host, [scan.expr], scan.along.extent, most=1)
-    lanes = _group(scan) if is_batch_invariant(scope, scan) else lanes
+    lanes = _group(scan) if is_batch_invariant(scope.host, scan) else lanes
     vector = register(scan.expr.dtype.name, lanes)
     start = f.constant(vector, neutral(scan.combine, as_dtype(vector.dtype)))
     left, whole = rest_and_whole(f, scan.along.extent, lanes)

@@ -13,18 +13,21 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ....ir.dims import static
-from ....ir.types import Type, as_dtype, empty_result
+from ....ir.types import Type, as_dtype, empty_result, neutral
 from ....lower.lir.expr import Apply, Guard, Load, Reduce, load, substitute, unconditional, walk
 from ....lower.lir.index import Variable, as_index
-from ....lower.lir.program import Buffer, Scan, Store
+from ....lower.lir.program import Buffer, Store
 from ..llvm.text import Function, Vector, literal
 from .pairs import IN_PAIRS, add_alone
 from .scalar import IN_TURN, combine, horizontal, register
 from .vectors import (
+    PARTIAL_BYTES,
     best_variable,
     choose_lanes,
     first_lanes,
+    is_batch_invariant,
     lane_mask,
+    partial_count,
     rest_and_whole,
     vector_lines,
 )
@@ -35,15 +38,13 @@ if TYPE_CHECKING:
 # Terms that are added one after another: the error of a sum grows with their number, not its own.
 PIECE = 256
 LARGEST_WINDOW = 32  # terms that are written one by one
-PARTIAL_BYTES = 64  # a vector of the widest processors, so that they lose nothing
-SUM_BYTES = 4 * PARTIAL_BYTES  # of sums: an addition takes as long as four vectors of others
 PRODUCTS = (IN_TURN, IN_PAIRS)  # sums of matrix products that are loops
 
 
 def reduce_lanes(scope: Scope, expr: Reduce) -> str:
     """Reduce in each lane: plain loops around vector code."""
     vector = register(expr.dtype.name, scope.lanes)
-    if is_batch_invariant(scope, expr):
+    if is_batch_invariant(scope.host, expr):
         return _partial_sums(scope, expr, vector)
     initial = scope.f.constant(vector, expr.init.number)
     return _nest(expr, list(expr.loops), scope.inner(), vector, initial)
@@ -135,11 +136,11 @@ def reduce_along(scope: Scope, expr: Reduce) -> str:
         single = scope.inner(lanes=1, along=None, mask=None)
         single.values = {e: r for e, r in single.values.items() if not r[1]}
         return reduce_lanes(single, expr)
-    f, dtype, batch_invariant = scope.f, expr.dtype.name, is_batch_invariant(scope, expr)
+    f, dtype, batch_invariant = scope.f, expr.dtype.name, is_batch_invariant(scope.host, expr)
     along = expr.loops[-1] if batch_invariant else best_variable([expr.body], expr.loops)
     others = [v for v in expr.loops if v is not along]
     lanes = choose_lanes(scope.host, [expr.body], along.extent)
-    lanes = _partial_count(expr) if batch_invariant else lanes
+    lanes = partial_count(expr) if batch_invariant else lanes
     vector = register(dtype, lanes)
     start = f.constant(vector, empty_result(expr.combine, as_dtype(vector.dtype)))
     outer = scope.inner(lanes=lanes, along=along, mask=None)
@@ -199,24 +200,9 @@ def _through(
 # -- one order for all ----------------------------------------------------------------------------
 
 
-def is_batch_invariant(scope: Scope, expr: Reduce | Scan) -> bool:
-    """Whether a sum is to have an order that does not depend on the loops around."""
-    dtype = expr.dtype if isinstance(expr, Reduce) else expr.expr.dtype
-    is_rounded = expr.combine in ("add", "mul") and dtype.kind not in "biu"
-    return scope.host.batch_invariant and is_rounded
-
-
-def _partial_count(expr: Reduce) -> int:
-    """The number of partial sums."""
-    count, extent = SUM_BYTES // max(expr.dtype.itemsize, 4), expr.loops[-1].extent
-    while isinstance(extent, int) and count > 1 and count // 2 >= extent:
-        count //= 2
-    return count
-
-
 def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
     """The sums of all lanes, each in the order of `reduce_along`."""
-    f, how, count = scope.f, expr.combine, _partial_count(expr)
+    f, how, count = scope.f, expr.combine, partial_count(expr)
     along, others = expr.loops[-1], expr.loops[:-1]
     initial, length = f.constant(vector, expr.init.number), along.extent
 
@@ -226,7 +212,8 @@ def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
     if not others and isinstance(length, int) and 0 < length <= count:
         # what partial sums begin with would change but the sign of a zero, which `initial` decides
         return combine(f, how, vector, initial, _tree(f, how, vector, range(length), term))
-    zero = f.constant(vector, empty_result(how, as_dtype(vector.dtype)))
+    # to begin with, of which no first term takes an addition
+    nothing = f.constant(vector, neutral(how, as_dtype(vector.dtype)))
     together = PARTIAL_BYTES // max(expr.dtype.itemsize, 4)  # as many as there are registers for
 
     def line(scope: Scope, sums: list[str]) -> list[str]:
@@ -235,7 +222,7 @@ def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
             made += _some(scope, expr, vector, sums[start : start + together], (start, count))
         return made
 
-    sums = _through(scope.inner(), expr, others, along, vector, [zero] * count, line)
+    sums = _through(scope.inner(), expr, others, along, vector, [nothing] * count, line)
     return combine(f, how, vector, initial, _tree(f, how, vector, range(count), sums.__getitem__))
 
 
@@ -352,7 +339,7 @@ def reduced_by_rows(
 
 def _count_in_turns(scope: Scope, expr: Reduce) -> int:
     """The number of partial sums; 0 for any order."""
-    return _partial_count(expr) if is_batch_invariant(scope, expr) else 0
+    return partial_count(expr) if is_batch_invariant(scope.host, expr) else 0
 
 
 def _is_of_far_rows(scope: Scope, along: Variable, expr: Reduce) -> bool:

@@ -14,12 +14,14 @@ from ....ir.record import record
 from ....ir.types import NAMES
 from ....lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, walk
 from ....lower.lir.index import Index, Variable
-from ....lower.lir.program import Store
+from ....lower.lir.program import Scan, Store
 from ..llvm.host import Host
 from ..llvm.text import Function, Vector
 from .scalar import HALVES
 
 SHORT = 8  # rounds
+PARTIAL_BYTES = 64  # a vector of the widest processors, so that they lose nothing
+SUM_BYTES = 4 * PARTIAL_BYTES  # of sums: an addition takes as long as four vectors of others
 
 
 def _loads(exprs: Iterable[Expr]) -> list[Load]:
@@ -52,11 +54,12 @@ def choose_lanes(host: Host, exprs: Iterable[Expr], extent: Size, most: int = 4)
     """The number of lanes to use.
 
     Cheap code uses a few registers (at most `most`) of them; expensive code one, and so does a
-    reduction that takes a register for each of its partial sums.
+    reduction with many partial sums, each of which takes as many.
     """
     nodes = list(walk(*exprs))
-    if host.batch_invariant and any(isinstance(e, Reduce) for e in nodes):
-        most = 1
+    sums = [e for e in nodes if isinstance(e, Reduce) and is_batch_invariant(host, e)]
+    count = max(map(partial_count, sums), default=1)
+    most = min(most, max(1, host.vector_registers // 2 // count))
     widest = max((e.dtype.itemsize for e in nodes), default=4)
     widest = max(widest, 4 if any(NAMES[e.dtype] in HALVES for e in nodes) else 1)
     cost = sum(INSTRUCTIONS[e.instruction][0] for e in nodes if isinstance(e, Apply))
@@ -65,6 +68,24 @@ def choose_lanes(host: Host, exprs: Iterable[Expr], extent: Size, most: int = 4)
     while lanes > 1 and lanes // 2 >= likely(extent):
         lanes //= 2
     return lanes
+
+
+def is_batch_invariant(host: Host, expr: Reduce | Scan) -> bool:
+    """Whether a sum is to have an order that does not depend on the loops around.
+
+    Sums of products that are loops have that of the matrix kernel: one term after another.
+    """
+    dtype = expr.dtype if isinstance(expr, Reduce) else expr.expr.dtype
+    is_rounded = expr.combine in ("add", "mul") and dtype.kind not in "biu"
+    return host.batch_invariant and is_rounded
+
+
+def partial_count(expr: Reduce) -> int:
+    """The number of partial sums of a reduction, in the order that is one for all."""
+    count, extent = SUM_BYTES // max(expr.dtype.itemsize, 4), expr.loops[-1].extent
+    while isinstance(extent, int) and count > 1 and count // 2 >= extent:
+        count //= 2
+    return count
 
 
 def lane_mask(lanes: int, count: int) -> str:

@@ -18,6 +18,7 @@ from ..llvm.text import Vector
 from ..loops.pairs import adds_pairs
 from .problem import (
     BYTES,
+    HALVES,
     NARROW,
     PANELS_AT_ONCE,
     TILE_BYTES,
@@ -249,11 +250,10 @@ def _streamed_rows(problem: Problem, host: Host) -> int:
 def _most_rows(problem: Problem, host: Host) -> int:
     """Up to how many rows of A columns of B that are contiguous are read in place.
 
-    Packing costs more than turning blocks does for all sums that fill half of the registers, but
-    widens numbers of float16 once, where turned blocks widen those of A again and again.
+    More of them, whose sums fill half of the registers, cost less than packing B does.
     """
-    is_fast = host.vector_bytes == 64 and problem.dtype != "float16" and not _is_exact(problem)
-    return host.vector_registers // 2 if is_fast else NARROW
+    is_few = host.vector_bytes < 64 or _is_exact(problem)
+    return NARROW if is_few else host.vector_registers // 2
 
 
 def _few_rows(problem: Problem, host: Host, swapped: bool) -> Blocking:
@@ -288,14 +288,14 @@ def _columns(problem: Problem, host: Host, swapped: bool) -> Blocking:
     # The sums of few rows wait for each other, those of pairs longer, and other sums do not. Words
     # of two numbers wait twice.
     waits = problem.m <= FEWEST_SUMS or _in_pairs(problem, host)
-    fits = _holds_lines(problem, host, 2 * lanes) or problem.dtype == "bfloat16"
+    fits = _holds_lines(problem, host, 2 * lanes) or problem.dtype in HALVES
     vectors = 2 if waits and fits and problem.n >= 2 * lanes else 1
     groups = -(-problem.m * 2 * vectors // host.vector_registers)
     tile = Tile(problem.m, problem.n, -(-problem.m // groups), lanes, vectors)
-    panels = tile.row_panels, tile.column_panels
+    pack_a = problem.dtype in HALVES and not _in_pairs(problem, host)  # widened once and for all
     return Blocking(
-        problem, tile, False, False, problem.k, *panels, swapped=swapped, goes_on=True,
-        turns_columns=True,
+        problem, tile, pack_a, False, problem.k, tile.row_panels, tile.column_panels,
+        swapped=swapped, goes_on=True, turns_columns=True,
     )  # fmt: skip
 
 

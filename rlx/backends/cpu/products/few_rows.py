@@ -16,7 +16,7 @@ from ..loops.pairs import add_pairs, pair_of
 from ..loops.scalar import horizontal
 from ..loops.vectors import transpose
 from .kernel import TILE_PARAMETERS, add_product, load, multiplied, multiply_add, store
-from .problem import Blocking, floor_power
+from .problem import HALVES, Blocking, floor_power
 
 FAR = 1 << 25  # bytes: of a larger B the processor asks for lines too late (measured on Intel)
 AHEAD = 256  # bytes of a column
@@ -90,7 +90,7 @@ def emit_columns(module: Module, name: str, blocking: Blocking) -> None:
     problem, tile = blocking.problem, blocking.tile
     f = module.function(name, TILE_PARAMETERS, linkage="internal")
     vector = Vector(problem.accumulator, tile.lanes)
-    numbers = 2 if problem.dtype == "bfloat16" else 1  # of k in a word
+    numbers = 2 if problem.dtype in HALVES else 1  # of k in a word
     words = problem.k // numbers
     step = min(floor_power(words), 64 // problem.itemsize)  # a cache line of each column
     blocks = [_Block(f, blocking, vector, numbers, offset) for offset in tile.offsets]
@@ -129,9 +129,18 @@ class _Block:
         """Where A and B have the word `p`."""
         f, problem = self.f, self.blocking.problem
         start = f.emit(f"mul i64 {p}, {self.numbers}")
-        place = f.emit(f"mul i64 {start}, {problem.a.column}")
-        kind = Vector(problem.dtype).element
-        return f.offset("%a", kind, place), f.offset("%b", kind, start)
+        dtype, _, column = self.left
+        place = f.emit(f"mul i64 {start}, {column}")
+        kinds = Vector(dtype).element, Vector(problem.dtype).element
+        return f.offset("%a", kinds[0], place), f.offset("%b", kinds[1], start)
+
+    @property
+    def left(self) -> tuple[str, int, int]:
+        """The dtype of A as the kernel sees it, and the strides of its rows and columns."""
+        problem = self.blocking.problem
+        if self.blocking.pack_a:
+            return problem.accumulator, self.blocking.a_row, 1
+        return problem.dtype, problem.a.row, problem.a.column
 
     def add(
         self, places: tuple[str, str], sums: Sequence[str], step: int, skipped: int
@@ -143,8 +152,7 @@ class _Block:
         for q, row in enumerate(self.rows(b, starts, some), starts.start):
             factors = self.factors(row)
             for r in range(self.blocking.tile.rows) if q >= skipped else ():
-                x = self.f.splat(self.word(a, q, r), self.vector)
-                made[r] = self.added(self.factors(x), factors, made[r])
+                made[r] = self.added(self.left_factors(a, q, r), factors, made[r])
         return made
 
     def add_last(self, sums: list[str]) -> list[str]:
@@ -159,9 +167,9 @@ class _Block:
             row = y
         (row,) = multiplied(f, self.blocking, self.vector, [row])
         made = []
+        dtype, step, column = self.left
         for r, total in enumerate(sums):
-            place = last * problem.a.column + r * problem.a.row
-            x = f.splat(load(f, problem.dtype, 1, "%a", place), self.vector)
+            x = f.splat(load(f, dtype, 1, "%a", last * column + r * step), self.vector)
             made.append(add_product(f, self.blocking, self.vector, x, row, total))
         return made
 
@@ -170,6 +178,12 @@ class _Block:
         f, vector = self.f, self.vector
         if self.numbers == 1 or self.blocking.in_pairs:
             return [words]
+        if self.blocking.problem.dtype == "float16":
+            halves = Vector("float16", 2 * vector.lanes)
+            x = f.emit(f"bitcast {vector.text} {words} to {halves.text}")
+            apart = [f.shuffle(halves, x, "poison", range(i, halves.lanes, 2)) for i in range(2)]
+            kind = Vector("float16", vector.lanes).text
+            return [f.emit(f"fpext {kind} {x} to {vector.text}") for x in apart]
         bits = vector.with_dtype("int32")
         whole = f.emit(f"bitcast {vector.text} {words} to {bits.text}")
         first = f.emit(f"shl {bits.text} {whole}, {f.constant(bits, 16)}")
@@ -215,16 +229,16 @@ class _Block:
             return load(self.f, problem.dtype, count, b, place)
         return _words(self.f, problem.dtype, count, b, place)
 
-    def word(self, a: str, q: int, r: int) -> str:
-        """A word of a row of A; its numbers may lie apart."""
-        f, problem = self.f, self.blocking.problem
-        step, place = problem.a.column, q * self.numbers * problem.a.column + r * problem.a.row
-        if self.numbers == 1:
-            return load(f, problem.dtype, 1, a, place)
-        if step == 1:
-            return _words(f, problem.dtype, 1, a, place)
-        first, second = (load(f, problem.dtype, 1, a, place + i * step) for i in range(2))
-        return pair_of(f, Vector(problem.accumulator), first, second)
+    def left_factors(self, a: str, q: int, r: int) -> list[str]:
+        """What a row of A has at a word of the depth, in all lanes."""
+        f, (dtype, row, column) = self.f, self.left
+        places = [(q * self.numbers + i) * column + r * row for i in range(self.numbers)]
+        if self.blocking.in_pairs and column == 1:
+            return [f.splat(_words(f, dtype, 1, a, places[0]), self.vector)]
+        found = [load(f, dtype, 1, a, place) for place in places]
+        if self.blocking.in_pairs:
+            found = [pair_of(f, Vector(self.vector.dtype), *found)]
+        return [f.splat(x, self.vector) for x in found]
 
 
 def _words(f: Function, dtype: str, count: int, pointer: str, index: int) -> str:

@@ -255,7 +255,7 @@ class Blocking:
 
         Copying rows needs no transposition, and the kernel still reads one stream.
         """
-        if self.dot_lanes or self.keeps_rows:
+        if self.dot_lanes or self.turns_columns or self.keeps_rows:
             return 2 * floor_power(self.problem.k)
         if not self.pack_a or (self.problem.a.row == 1 and self.problem.a.column != 1):
             return 1
