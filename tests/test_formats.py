@@ -139,7 +139,7 @@ def test_what_no_text_can_be_is_named(model, monkeypatch):
 
 def test_forms_that_were_tried_are_read_at_once(model, monkeypatch):
     monkeypatch.setattr("rlx.models.formats.subprocess", None)  # no process is started
-    formats = model.without_tokenizer(model.tokenizer.to_json).formats
+    formats = model.without_tokenizer().formats
     first, again = formats.guide({"type": "integer"}), formats.guide({"type": "integer"})
     assert first is not None and again is not None
     assert first.mask() is again.mask()  # found once

@@ -30,7 +30,6 @@ MESSAGES = [
     wire.Drop("x"),
     wire.Swap(1, "/a/b"),
     wire.Forget(1),
-    wire.Vocabulary('{"é": 1}'),
     wire.Stop(),
     wire.Began(1, 16, 8, 0, 4, {"running": 0.0}),
     wire.Told(NEWS, {"steps": 3.0, "x": 0.1}),

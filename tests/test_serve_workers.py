@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import os
 import random
 import resource
@@ -316,6 +317,23 @@ def test_a_worker_that_begins_gives_signs_of_life(monkeypatch):
     assert life.last >= begun + 0.01 and life.due == life.last + START
 
 
+def test_what_a_worker_needs_is_there_before_it_says_so(path, monkeypatch):
+    pytest.importorskip("llguidance")
+    engine, sent = make(str(path)), list[bytes]()
+
+    def send(message):
+        sent.append(message)
+        assert engine.model.tokenizer is None and "_tokens" in vars(engine.model.formats)
+        assert gc.get_freeze_count() > 0
+        raise EOFError
+
+    monkeypatch.setattr(signal, "signal", lambda *given: None)
+    gc.unfreeze()
+    worker.serve(SimpleNamespace(send_bytes=send), Life([0.0, 0.0]), lambda: engine, 1.0)
+    gc.unfreeze()
+    assert isinstance(wire.from_bytes(sent[0], wire.FROM_WORKERS), wire.Began)
+
+
 def test_a_worker_that_starts_while_all_are_closed_is_told():
     ends, sent = threading.Event(), []
 
@@ -329,7 +347,7 @@ def test_a_worker_that_starts_while_all_are_closed_is_told():
         assert how == "was ended"
 
     heard = [wire.to_bytes(wire.Failed(KeyError("mine")))]
-    lane = lanes.Lane(start, bytes)  # type: ignore[arg-type]
+    lane = lanes.Lane(start)  # type: ignore[arg-type]
     lane.run(lanes.Heard(lose, lose, lose), ends)  # type: ignore[arg-type]
     assert sent == [wire.to_bytes(wire.Stop())]
 

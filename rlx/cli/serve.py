@@ -103,7 +103,8 @@ def run(asked: argparse.Namespace) -> None:
     keys = _keys(os.environ.get(KEYS))
     with contextlib.ExitStack() as stack:
         app = _application(asked, model, name, keys, stack)
-        _leave_out()
+        gc.collect()
+        gc.freeze()  # to visit so many objects later would hold up streams for 50 ms
         print(f"{name} at http://{asked.host}:{asked.port}/v1", flush=True)
         uvicorn.run(
             app,
@@ -138,18 +139,7 @@ def _protocol() -> Any:
 
 def engine(asked: argparse.Namespace) -> Engine:
     """The engine of a worker process."""
-    made = _engine(asked, language_model(asked, shared=True))
-    _leave_out()
-    return made
-
-
-def _leave_out() -> None:
-    """Leave what a process has before it serves out of all collections of garbage.
-
-    To look at it, since modules and programs are many objects, would hold up streams for 50 ms.
-    """
-    gc.collect()
-    gc.freeze()
+    return _engine(asked, language_model(asked, shared=True))
 
 
 def _application(

@@ -99,6 +99,16 @@ class Formats:
             with suppress(ArgumentError):
                 _ = self._tokens
 
+    def tried(self) -> Formats:
+        """The same forms for who gives only those that another process has read before.
+
+        What all forms need is made, and the tokenizer is not kept for them.
+        """
+        other = Formats(None, self._vocabulary, self._ends, are_tried=True)
+        with suppress(ArgumentError):
+            other._tokens = self._tokens
+        return other
+
     def guide(
         self, schema: Mapping[str, Any] | bool | None = None, regex: str | None = None
     ) -> Guide | None:

@@ -123,15 +123,14 @@ class LanguageModel:
         other._made = {key: steps.with_weights(weights) for key, steps in self._made.items()}
         return other
 
-    def without_tokenizer(self, written: Callable[[], str]) -> LanguageModel:
+    def without_tokenizer(self) -> LanguageModel:
         """The same model for those who give and take tokens alone.
 
-        `written` gives its tokenizer as JSON when it is needed for texts of a given form, and who
-        gives a form has tried it.
+        What texts of a given form need is made, and who gives a form has tried it.
         """
         other = copy.copy(self)
         other.tokenizer = other.template = None
-        other.formats = Formats(written, self.config.vocabulary, self.ends, are_tried=True)
+        other.formats = self.formats.tried()
         return other
 
     def __repr__(self) -> str:

@@ -125,13 +125,10 @@ class Job:
 
 @final
 class Lane:
-    """A worker, which is replaced when it dies, and the thread that hears it.
+    """A worker that `start` starts, replaced when it dies, and who hears it."""
 
-    `start` starts one, `vocabulary` gives a message with the tokenizer, as bytes.
-    """
-
-    def __init__(self, start: Callable[[], Process], vocabulary: Callable[[], bytes]) -> None:
-        self._start, self._vocabulary = start, vocabulary
+    def __init__(self, start: Callable[[], Process]) -> None:
+        self._start = start
         self.process: Process | None = None
         self.is_ready, self.since = False, 0.0  # when it became so
         self.jobs: dict[int, Job] = {}
@@ -139,7 +136,6 @@ class Lane:
         self.numbers: dict[str, float] = {}
         self.adapters: dict[str, Handle] = {}  # those its worker has, by their keys
         self.weights = {0}  # the versions that it has
-        self._knows_vocabulary = False
         self.failure: Exception | None = None  # why it is not replaced any more
         self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._pause = FIRST_PAUSE
@@ -165,7 +161,7 @@ class Lane:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def post(self, message: Any) -> None:
-        """Send a message, or what a function makes, without waiting until it is taken."""
+        """Send a message, without waiting until it is taken."""
         self._outbox.put(message)
 
     def give(
@@ -188,9 +184,6 @@ class Lane:
                     del self.adapters[key]
             self.adapters[adapter.key] = adapter
             self.post(Attach(adapter.key, adapter.tree))
-        if job.ticket.text.guide is not None and not self._knows_vocabulary:
-            self._knows_vocabulary = True
-            self.post(self._vocabulary)
         job.lane, self.jobs[job.number] = self, job
         self.probe = job if job.is_suspect else None
         self.post(job.message(now, after))
@@ -207,7 +200,7 @@ class Lane:
             job.lane, job.is_fresh, job.is_suspect = None, True, True
         self.jobs, self.probe, self.numbers, self.adapters = {}, None, {}, {}
         self.weights = {0}
-        self.is_ready = self._knows_vocabulary = False
+        self.is_ready = False
         return jobs, blamed
 
     def _life_of_one(self, heard: Heard) -> str:
@@ -251,8 +244,7 @@ def _heard(process: Process) -> Any:
 def _send(process: Process, outbox: queue.SimpleQueue[Any]) -> None:
     try:
         while (message := outbox.get()) is not None:
-            found = to_bytes(message) if isinstance(message, tuple) else message()
-            process.connection.send_bytes(found)
+            process.connection.send_bytes(to_bytes(message))
     except Torn as error:
         process.kill(f"was ended after {type(error).__name__}: {error}")
     except OSError:  # who should hear it is dead

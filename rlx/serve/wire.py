@@ -87,12 +87,6 @@ class Forget(NamedTuple):
     version: int
 
 
-class Vocabulary(NamedTuple):
-    """The tokenizer as JSON, for requests whose texts have a given form."""
-
-    text: str
-
-
 class Stop(NamedTuple):
     """Nothing more is needed."""
 
@@ -135,7 +129,7 @@ class Told(NamedTuple):
     numbers: dict[str, float]
 
 
-TO_WORKERS = Submit, Cancel, Attach, Drop, Swap, Forget, Vocabulary, Stop
+TO_WORKERS = Submit, Cancel, Attach, Drop, Swap, Forget, Stop
 FROM_WORKERS = Began, Failed, Told
 
 

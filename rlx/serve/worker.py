@@ -35,7 +35,6 @@ from .wire import (
     Submit,
     Swap,
     Told,
-    Vocabulary,
     from_bytes,
     options_of,
     to_bytes,
@@ -58,6 +57,8 @@ def serve(connection: Any, life: Life, make: Callable[[], Engine], patience: flo
         try:
             with _alive(life):  # large models take their time
                 engine = make()
+                engine.use(Version(engine.model.without_tokenizer()))
+                _settle()
         except Exception as error:
             connection.send_bytes(to_bytes(Failed(error)))
             return
@@ -87,9 +88,13 @@ def _alive(life: Life) -> Iterator[None]:
         thread.join()
 
 
-def _give_back() -> None:
-    """Give memory back that was needed to begin."""
+def _settle() -> None:
+    """Give memory back that was needed to begin, and let no collection visit what is left.
+
+    It is many objects, as modules and programs: to visit them would hold up streams for 50 ms.
+    """
     gc.collect()
+    gc.freeze()
     with suppress(AttributeError):  # it is one of glibc's
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -109,9 +114,6 @@ class _Served:
     def __init__(self, connection: Any, life: Life, engine: Engine, patience: float) -> None:
         self._connection, self._life = connection, life
         self._engine, self._patience = engine, patience
-        self._vocabulary = ""  # as JSON, when a request comes that needs it
-        engine.use(Version(engine.model.without_tokenizer(lambda: self._vocabulary)))
-        _give_back()
         self._tickets: dict[int, Ticket] = {}
         self._told: dict[int, int] = {}
         self._thread = ThreadPoolExecutor(1, "rlx.serve.weights")
@@ -143,9 +145,7 @@ class _Served:
     def _tell(self, told: Told) -> None:
         self._connection.send_bytes(to_bytes(told))
 
-    def _handle(
-        self, message: Submit | Cancel | Attach | Drop | Swap | Forget | Vocabulary
-    ) -> None:
+    def _handle(self, message: Submit | Cancel | Attach | Drop | Swap | Forget) -> None:
         match message:
             case Submit():
                 self._submit(message, self._form(message))
@@ -162,8 +162,6 @@ class _Served:
                 self._versions[version] = self._thread.submit(self._read, path)
             case Forget(version):
                 self._versions.pop(version, None)
-            case Vocabulary(text):
-                self._vocabulary = text
 
     def _read(self, path: str) -> Version:
         """The weights of a file, ready to compute with; steps go on meanwhile."""

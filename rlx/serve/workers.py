@@ -18,7 +18,6 @@ who does so in company after four, and innocent ones go on.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import threading
 import time
@@ -49,7 +48,7 @@ from .pages import PagePool
 from .scheduler import Request, check_fits
 from .weight_files import WeightFiles
 from .weights import Handle
-from .wire import Began, Cancel, Stop, Told, Vocabulary, to_bytes
+from .wire import Began, Cancel, Stop, Told
 from .worker import serve
 from .writer import COUNTERS, Writer
 
@@ -119,10 +118,7 @@ class Workers(Writer):
         self._files = WeightFiles()
         self._news = threading.Condition(threading.RLock())
         self._swap = threading.Lock()  # held by who writes weights
-        tokenizer = model.tokenizer
-        written = str if tokenizer is None else tokenizer.to_json
-        vocabulary = functools.cache(lambda: to_bytes(Vocabulary(written())))
-        self._lanes = [Lane(start, vocabulary) for _ in range(count)]
+        self._lanes = [Lane(start) for _ in range(count)]
         heard = Heard(self._begin, self._hear, self._lose), self.ends
         self._threads = [
             threading.Thread(target=lane.run, args=heard, name="rlx.serve", daemon=True)
