@@ -7,7 +7,7 @@ import pytest
 from rlx.serve.costs import ALL, NO_LIMIT, Costs, few_tokens
 from rlx.serve.pace import DEAR, Pace
 from rlx.serve.pages import PagePool
-from rlx.serve.scheduler import Chunk, Request
+from rlx.serve.scheduler import Chunk, Request, Scheduler
 from rlx.serve.steps import measured
 
 GUESS = Costs(1.0, 2.0, 3.0, stretch=1.5)
@@ -103,6 +103,27 @@ def test_steps_tell_how_dear_prompts_are_whatever_disturbs_a_few(dear):
         if kind == (0, 0):
             assert found == given
     assert found.dear == pytest.approx(dear) and found.step == given.step
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_a_machine_of_another_speed_has_the_same_prices_while_prompts_come(factor):
+    true = Costs(4.0, 700.0, 1000.0, stretch=1.75)
+    scheduler = Scheduler(PagePool(4000, 16), step_tokens=64, max_sequences=9, costs=true)
+    for _ in range(8):
+        scheduler.submit(Request([1], 2000, root=b"text"))
+    pace, longest = Pace(), []
+    for step in range(800):
+        if step >= 20 and len(scheduler.running) == 8:  # the last prompt has been read
+            scheduler.submit(Request([2] * 300, 1, root=b"%d" % step))
+        chunks = scheduler.plan(0.0)
+        writing = true.writes(8, sum(x.start for x in chunks[:8]))
+        cost = writing + sum(true.price(8, len(x.tokens), x.start) for x in chunks[8:])
+        longest.append(cost / writing)
+        seconds = cost * (factor if step > 200 else 1.0)
+        scheduler.complete({x.request: [3] for x in chunks if x.is_last})
+        scheduler.costs = pace.mended(scheduler.costs, chunks, seconds)
+    assert scheduler.costs.dear == pytest.approx(1.0)
+    assert max(longest[-200:]) < 2.0  # it is `stretch`, and what a size of steps adds
 
 
 def test_no_chunk_is_compared_with_others(monkeypatch):

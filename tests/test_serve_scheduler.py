@@ -11,7 +11,7 @@ import pytest
 from rlx.ir.errors import AttributeValueError, QueueFullError
 from rlx.serve.costs import NO_LIMIT, Costs
 from rlx.serve.pages import PagePool
-from rlx.serve.scheduler import Request, Scheduler
+from rlx.serve.scheduler import BESIDE, Request, Scheduler
 from tests.served import Memory, alone, run_step
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "300"))
@@ -155,6 +155,24 @@ def test_prompts_get_one_token_beside_those_who_write_if_there_is_no_room():
     assert writes.finished and [x.lacking for x in reads] == [7, 9]  # one of the first each time
     finish(scheduler, memory)
     check([writes, *reads])
+
+
+@pytest.mark.parametrize("count", [BESIDE + 1, 100])
+def test_now_and_then_texts_are_written_alone(count):
+    costs = Costs(step=4.0, written=10.0, read=20.0, stretch=1.0)
+    scheduler, memory = machine(pages=200, step_tokens=16, costs=costs)
+    writes = scheduler.submit(Request([1], count))
+    run_step(scheduler, memory)
+    reads = scheduler.submit(Request([2] * 80, 1))
+    for _ in range(BESIDE):
+        before = reads.lacking
+        run_step(scheduler, memory)
+        assert reads.lacking < before
+    before = reads.lacking
+    run_step(scheduler, memory)  # where all texts have ended, prompts go on
+    assert (reads.lacking == before) == (writes.finished is None)
+    finish(scheduler, memory)
+    check([reads, writes])
 
 
 def test_a_tenant_with_many_requests_does_not_hold_up_another():

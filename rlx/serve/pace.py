@@ -25,7 +25,8 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self._units: deque[float] = deque(maxlen=LATELY)  # seconds of one
+        # seconds of one; few, since a step in 32 tells them while prompts come without a pause
+        self._units: deque[float] = deque(maxlen=LEAST)
         self._prices: deque[float] = deque(maxlen=LATELY)  # of prompts
 
     def mended(self, costs: Costs, chunks: Sequence[Chunk], seconds: float) -> Costs:

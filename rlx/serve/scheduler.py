@@ -21,6 +21,8 @@ from ..trace.arguments import count_of
 from .costs import NO_LIMIT, Costs
 from .pages import PagePool, Table
 
+BESIDE = 31  # steps in a row with prompts beside texts: what these take alone is seen now and then
+
 
 @final
 class Request:
@@ -122,7 +124,8 @@ class Scheduler:
     `max_sequences` sequences, and at most `max_waiting` requests wait. Each is a whole number from
     1 on, and a step has room for a token of each sequence: anything else is an `ArgumentError` or
     `AttributeValueError`. `costs` bound what of prompts stands beside tokens that are written, if
-    only one of them. A scheduler belongs to one thread.
+    only one of them; each 32nd step in a row has none, and tells what the others are compared with.
+    A scheduler belongs to one thread.
 
     >>> scheduler = Scheduler(PagePool(8, size=4), step_tokens=4, max_sequences=2)
     >>> request = scheduler.submit(Request([1, 2, 3, 4, 5], max_tokens=2))
@@ -160,6 +163,7 @@ class Scheduler:
         self.running: list[Request] = []  # in the order of their admission
         self.waiting: list[Request] = []
         self.preemptions = 0
+        self._beside = 0  # steps in a row
         self._served: dict[str, float] = {}  # tokens computed for each tenant that has requests
         self._arrivals = 0
         self._chunks: list[Chunk] = []
@@ -322,7 +326,9 @@ class Scheduler:
         for request in self.running:
             (writing if request.lacking == 1 else reading).append(request)
         shares = [(r, 1) for r in writing]
-        if not reading:
+        self._beside = self._beside + 1 if writing and reading else 0
+        if not reading or self._beside > BESIDE:
+            self._beside = 0
             return shares
         before = sum(map(_length, writing))
         room = self.costs.room(len(writing), before, len(reading))
