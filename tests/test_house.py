@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "rlx"
 MAX_LINES, MAX_FUNCTION, MAX_COLUMNS = 500, 60, 80
 # files that exactly one other imports: of the core, of what was there in the 22nd plan, of all
-MAX_SINGLE_CORE, MAX_SINGLE_THEN, MAX_SINGLE_ALL = 118, 140, 200
+MAX_SINGLE_CORE, MAX_SINGLE_THEN, MAX_SINGLE_ALL = 120, 142, 200
 MAX_LOADED = 104  # modules that `import rlx` loads
 MAX_ENTERED = 89  # files that a first call enters, from `jit(f)(x)` to machine code
 TOUR_FILES, TOUR_LINES = 12, 3000
