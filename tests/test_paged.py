@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -13,7 +14,12 @@ from hypothesis import given, settings, strategies as st
 
 import rlx
 from rlx import nn
+from rlx.backends.cpu.backend import target_of
+from rlx.backends.cpu.llvm.host import host
+from rlx.backends.cpu.program import ProgramWriter
 from rlx.ir.errors import RlxError
+from rlx.ir.record import replace
+from rlx.lower.pipeline import lower
 
 DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "int8": np.int8}
 
@@ -245,6 +251,23 @@ def test_keys_without_weight_are_passed_by(hidden: int) -> None:
     bound = 256 * np.finfo("float32").eps * np.abs(v).max()
     np.testing.assert_allclose(made[0], np.stack([wanted] * 2), rtol=0, atol=bound)
     np.testing.assert_array_equal(made[1], np.zeros((2, 8)))
+
+
+def test_tokens_together_multiply_keys_without_shuffles() -> None:
+    """Their keys are turned once for all: what follows are multiply-adds, and sums of lanes."""
+    fast = replace(host(), vector_bytes=64, vector_registers=32)
+    q, k = np.ones((8, 9, 64), "float32"), np.ones((5, 16, 3, 64), "float16")
+    where = np.arange(4, dtype="int32")[None], np.zeros(8, "int32"), np.arange(8, dtype="int32")
+    jitted = rlx.jit(nn.paged_attention, device="reference")
+    writer = ProgramWriter(fast)
+    writer.write(lower(jitted.lower(q, nn.KVPages(k, k), *where).graph, target_of(fast)).program)
+    blocks = re.split(r"^\w+:$", writer.module.text, flags=re.MULTILINE)
+    tile = 3 * 2 * 4 * 3  # heads, vectors of positions, lanes; of 4 vectors of a key the later 3
+    products = [x for x in blocks if x.count("call <16 x float> @llvm.fma") == tile]
+    shuffles = [re.findall("shufflevector .*", x) for x in products]
+    assert [
+        x for x in shuffles if all("zeroinitializer" in line for line in x)
+    ]  # one for all lanes
 
 
 def test_one_program_serves_all_sizes() -> None:

@@ -14,7 +14,7 @@ from ....lower.lir.program import LibraryCall
 from ..llvm.host import Host
 from ..llvm.text import Function, Module
 from ..loops.kernels import Layout
-from .block import Results
+from .results import Results
 from .shares import Bound
 from .sizes import Sizes
 from .tokens import Own, Tokens

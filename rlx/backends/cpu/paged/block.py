@@ -1,101 +1,29 @@
-"""Writes what a token does with a block of positions, for some groups of heads.
+"""What a token does with a block of positions, for some groups of heads.
 
-First the scores of the block, a vector of positions at a time, then their powers, with the greatest
-so far, then the sums of values, position after position. What is loaded of a page is used for all
-heads of a group. `Results` puts sums of several blocks together.
+First the scores of the block, then their powers, with the greatest so far, then the sums of values,
+position after position. A score has a sum for each lane of a vector, which goes through the key in
+steps of a vector; neighbors of these sums are added, then neighbors of what that gives, and so on.
+So it has the same bits in both ways to compute it: for a token alone (`alone.py`), or for many
+together (`together.py`).
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
 from ....ir.record import record
-from ..llvm.text import Function
-from ..loops.numbers import Numbers
-from ..loops.scalar import emit_instruction, horizontal
+from ..llvm.text import Function, Vector
+from ..loops.scalar import emit_instruction
+from .pages import Seen
+from .results import Vectors
 from .sizes import BLOCK, Sizes
-from .sources import KEY, VALUE, Rows, Seen, Source
 
-
-class Vectors:
-    """Vectors of numbers that lie one after another in memory."""
-
-    def __init__(self, f: Function, sizes: Sizes) -> None:
-        self.f, self.p, self.vector = f, sizes, sizes.vector
-        self.numbers = Numbers(f, sizes.wide, sizes.lanes)
-
-    def _power(self, x: str) -> str:
-        return emit_instruction(self.f, "exp", self.p.wide, self.p.lanes, self.p.wide, [x])
-
-    def _put(self, vectors: str, place: int | str, x: str) -> None:
-        address = self.f.offset(vectors, self.vector.text, str(place))
-        self.f.do(f"store {self.vector.text} {x}, ptr {address}, align {self.p.vector_bytes}")
-
-    def _get(self, vectors: str, place: int | str) -> str:
-        address = self.f.offset(vectors, self.vector.text, str(place))
-        return self.f.emit(f"load {self.vector.text}, ptr {address}, align {self.p.vector_bytes}")
-
-
-class Results(Vectors):
-    """Sums of segments, and results."""
-
-    def __init__(self, f: Function, sizes: Sizes, out: str) -> None:
-        super().__init__(f, sizes)
-        self.out = out
-
-    def clear(self, sums: str) -> None:
-        """Begin sums."""
-        f, p, zero = self.f, self.p, self.f.constant(self.vector, 0)
-        with f.loop("0", str(p.tops)) as loop:
-            self._put(sums, loop.index, zero)
-        for i in range(p.heads):
-            self._put(sums, p.tops + i, f.constant(self.vector, -math.inf))
-            self._put(sums, p.totals + i, zero)
-
-    def merge(self, more: str, sums: str) -> None:
-        """Add the sums of a segment to those of all before it."""
-        f, p, kind = self.f, self.p, self.vector.text
-        with f.loop("0", str(p.heads)) as heads:
-            i = heads.index
-            top, total = (f.emit(f"add i64 {i}, {n}") for n in (p.tops, p.totals))
-            tops = [self._get(x, top) for x in (sums, more)]
-            is_more = f.emit(f"fcmp ogt {kind} {tops[1]}, {tops[0]}")
-            new = f.select(self.vector, is_more, tops[1], tops[0])
-            self._put(sums, top, new)
-            fades = [self._power(f.emit(f"fsub {kind} {x}, {new}")) for x in tops]
-            self._mix(sums, more, total, fades)
-            start = f.emit(f"mul i64 {i}, {p.parts}")
-            for c in range(p.parts):
-                self._mix(sums, more, f.emit(f"add i64 {start}, {c}"), fades)
-
-    def _mix(self, sums: str, more: str, place: str, fades: Sequence[str]) -> None:
-        f, kind = self.f, self.vector.text
-        x = f.emit(f"fmul {kind} {self._get(sums, place)}, {fades[0]}")
-        self._put(sums, place, f.intrinsic("fma", self.vector, self._get(more, place), fades[1], x))
-
-    def finish(self, sums: str, token: str, group: str) -> None:
-        """Divide the sums of values by the sums of powers."""
-        f, p, vector = self.f, self.p, self.vector
-        row = f.emit(f"add i64 {f.emit(f'mul i64 {token}, {p.groups}')}, {group}")
-        start = f.emit(f"mul i64 {row}, {p.heads * p.depth}")
-        for i in range(p.heads):
-            total = f.splat(horizontal(f, "add", vector, self._get(sums, p.totals + i)), vector)
-            top, lowest = self._get(sums, p.tops + i), f.constant(vector, -math.inf)
-            is_none = f.emit(f"fcmp oeq {vector.text} {top}, {lowest}")  # nothing is seen
-            total = f.select(vector, is_none, f.constant(vector, 1), total)
-            for c in range(p.parts):
-                x = f.emit(f"fdiv {vector.text} {self._get(sums, i * p.parts + c)}, {total}")
-                place = f.emit(f"add i64 {start}, {i * p.depth + c * p.lanes}")
-                self.numbers.store(x, self.out, place, p.query, self.numbers.mask(c, p.depth))
-
-    def copy(self, sums: str, target: str) -> None:
-        """Copy the sums of a segment."""
-        with self.f.loop("0", str(self.p.result)) as loop:
-            self._put(target, loop.index, self._get(sums, loop.index))
+FEW = 4  # vectors whose powers are computed together, so that none waits for another
 
 
 @record
@@ -107,41 +35,46 @@ class Of:
     groups: str
 
 
-class Block(Vectors):
-    """A block of positions; `states` are vectors in memory, by token and group."""
+@record
+class Memory:
+    """Numbers of each token and group: pointers."""
 
-    def __init__(self, f: Function, sizes: Sizes, queries: str, states: str) -> None:
+    states: str
+    scores: str
+    fades: str  # by what sums are multiplied where the greatest scores have grown
+
+    @classmethod
+    def of(cls, f: Function, sizes: Sizes) -> Memory:
+        """Memory of all slots."""
+        count, kind = sizes.slots * sizes.heads, sizes.vector
+        return cls(
+            f.reserve(f"[{sizes.slots * sizes.each} x {kind.text}]", 64),
+            f.reserve(f"[{count * BLOCK} x {kind.element}]", 64),
+            f.reserve(f"[{count + sizes.lanes} x {kind.element}]", 64),
+        )
+
+
+class Block(Vectors, ABC):
+    """A block of positions."""
+
+    def __init__(self, f: Function, sizes: Sizes, memory: Memory) -> None:
         super().__init__(f, sizes)
-        self.queries, self.lanes = queries, sizes.lanes
-        self.states, count = states, sizes.slots * sizes.heads * BLOCK
-        self.memory = f.reserve(f"[{count} x {self.vector.element}]", 64)
+        self.memory, self.lanes, self.vectors = memory, sizes.lanes, BLOCK // sizes.lanes
 
-    def load_queries(self, state: str, row: str) -> None:
-        """Load the queries of a token and a group."""
-        f, p = self.f, self.p
-        start = f.emit(f"mul i64 {row}, {p.heads * p.width}")
-        for i in range(p.heads):
-            for c in range(p.chunks):
-                place = f.emit(f"add i64 {start}, {i * p.width + c * self.lanes}")
-                mask = self.numbers.mask(c, p.width)
-                q = self.numbers.load(self.queries, place, p.query, mask)
-                self._put(state, i * p.chunks + c, q)
-
-    def scores(self, source: Source, of: Of, seen: Seen) -> None:
+    @abstractmethod
+    def scores(self, of: Of, seen: Seen) -> None:
         """Compute the scores of a block."""
-        self.source, self.of, self.seen = source, of, seen
-        with self._vectors() as at:
-            rows = source.rows(seen, at)
-            is_seen = self._is_seen(self.f.emit(f"add i64 {seen.base}, {at}"))
-            with self._each_group() as state:
-                self._scores_of(state, at, source.of_group(rows, self.group), is_seen)
 
-    def sums(self, source: Source, of: Of, seen: Seen) -> None:
-        """Add the values of a block whose scores are computed to the sums."""
-        self.source, self.of, self.seen = source, of, seen
-        with self._each_group() as state:
-            self._powers(state)
-        self._values()
+    @abstractmethod
+    def values(self, of: Of, seen: Seen) -> None:
+        """Add the values of a block, weighted by the powers, position after position."""
+
+    @abstractmethod
+    def _value_scales(self, at: str) -> str:
+        """The scales of the values of a vector of positions; empty without any."""
+
+    def _begin(self, of: Of, seen: Seen) -> None:
+        self.of, self.seen = of, seen
 
     @contextmanager
     def _each_group(self) -> Iterator[str]:
@@ -150,14 +83,17 @@ class Block(Vectors):
         with f.loop("0", self.of.groups) as loop:
             self.group = f.emit(f"add i64 {self.of.first}, {loop.index}")
             slot = f.emit(f"add i64 {self.of.slot}, {loop.index}")
-            self.own_scores = f.emit(f"mul i64 {slot}, {p.heads * BLOCK}")
+            place = f.emit(f"mul i64 {slot}, {p.heads * BLOCK}")
+            self.own_scores = f.offset(self.memory.scores, self.vector.element, place)
+            place = f.emit(f"mul i64 {slot}, {p.heads}")
+            self.own_fades = f.offset(self.memory.fades, self.vector.element, place)
             place = f.emit(f"mul i64 {slot}, {p.each}")
-            yield f.offset(self.states, self.vector.text, place)
+            yield f.offset(self.memory.states, self.vector.text, place)
 
     @contextmanager
-    def _vectors(self) -> Iterator[str]:
-        """A loop over the vectors of positions of a block, by their first ones in it."""
-        f, lanes, seen = self.f, self.lanes, self.seen
+    def _vectors(self, count: int = 1) -> Iterator[str]:
+        """A loop over so many vectors of positions of a block, by their first ones in it."""
+        f, lanes, seen = self.f, count * self.lanes, self.seen
         start = f.emit(f"udiv i64 {f.emit(f'sub i64 {seen.low}, {seen.base}')}, {lanes}")
         stop = f.emit(f"sub i64 {seen.high}, {seen.base}")
         with f.loop(f.emit(f"mul i64 {start}, {lanes}"), stop, str(lanes)) as loop:
@@ -165,71 +101,41 @@ class Block(Vectors):
 
     # -- scores ------------------------------------------------------------------------------------
 
-    def _is_seen(self, first: str) -> str:
+    def _hide(self) -> None:
+        """Begin the scores of a block of which not all positions are seen."""
+        f, p, seen = self.f, self.p, self.seen
+        count = f.emit(f"sub i64 {seen.high}, {seen.low}")
+        with f.when(f.emit(f"icmp slt i64 {count}, {BLOCK}")), self._each_group():
+            with f.loop("0", str(p.heads * BLOCK // self.lanes)) as loop:
+                self._put(self.own_scores, loop.index, f.constant(self.vector, -math.inf))
+
+    def _is_seen(self, at: str) -> str:
         """Which of a vector of positions are seen."""
-        f, places = self.f, self.vector.with_dtype("int64")
-        steps = ", ".join(f"i64 {i}" for i in range(self.lanes))
-        own = f.emit(f"add {places.text} {f.splat(first, places)}, <{steps}>")
-        low, high = (f.splat(x, places) for x in (self.seen.low, self.seen.high))
+        f, seen = self.f, self.seen
+        places = self.vector.with_dtype("int64" if self.p.wide == "float64" else "int32")
+        steps = ", ".join(f"{places.element} {i}" for i in range(self.lanes))
+
+        def within(x: str) -> str:
+            if places.bits < 64:
+                x = f.emit(f"trunc i64 {x} to {places.element}")
+            return f.splat(x, places)
+
+        own = f.emit(f"add {places.text} {within(at)}, <{steps}>")
+        low, high = (within(f.emit(f"sub i64 {x}, {seen.base}")) for x in (seen.low, seen.high))
         is_low = f.emit(f"icmp sge {places.text} {own}, {low}")
         is_high = f.emit(f"icmp slt {places.text} {own}, {high}")
         return f.emit(f"and {self.vector.with_dtype('bool').text} {is_low}, {is_high}")
 
-    def _scores_of(self, state: str, at: str, rows: Rows, is_seen: str) -> None:
-        f, p, vector = self.f, self.p, self.vector
-        scale = self.source.scales(KEY, rows)
-        for start in range(0, p.heads, self.most):
-            heads = range(start, min(p.heads, start + self.most))
-            for i, x in zip(heads, self._products(state, rows, heads), strict=True):
-                attrs = p.step.attrs
-                x = f.emit(f"fmul {vector.text} {x}, {f.constant(vector, attrs['scale'])}")
-                if scale:
-                    x = f.emit(f"fmul {vector.text} {x}, {scale}")
-                if attrs["soft_cap"] is not None:
-                    x = self._capped(x, attrs["soft_cap"])
-                x = f.select(vector, is_seen, x, f.constant(vector, -math.inf))
-                self._put_scores(i, at, x)
-
-    @property
-    def most(self) -> int:
-        """How many heads are multiplied by a key at a time."""
-        return max(1, self.p.free // (2 * min(4, self.lanes)))
-
-    def _products(self, state: str, rows: Rows, heads: range) -> list[str]:
-        """The products of queries with as many keys as a vector has lanes."""
-        f, p, vector, few = self.f, self.p, self.vector, min(4, self.lanes)
-        parts: list[list[str]] = [[] for _ in heads]
-        for start in range(0, self.lanes, few):
-            if not heads.start:
-                self.source.ask(KEY, rows.later[start : start + few])
-            totals = [[""] * few for _ in heads]
-            for c in range(p.chunks):
-                queries = [self._get(state, i * p.chunks + c) for i in heads]
-                for j in range(few):
-                    key = self.source.key(rows.own[start + j], c)
-                    for n, q in enumerate(queries):
-                        old = totals[n][j]
-                        if old:
-                            totals[n][j] = f.intrinsic("fma", vector, q, key, old)
-                        else:
-                            totals[n][j] = f.emit(f"fmul {vector.text} {q}, {key}")
-            for n, each in enumerate(totals):
-                parts[n] += self._folded(each, 1)
-        return [self._folded(each, few)[0] for each in parts]
-
-    def _folded(self, xs: list[str], bit: int) -> list[str]:
-        """Add lanes of vectors in pairs: lane i is of the vector with these bits of i."""
-        f, vector = self.f, self.vector
-        while len(xs) > 1:
-            made = []
-            for x, y in zip(xs[::2], xs[1::2], strict=True):
-                is_other = [bool(i & bit) for i in range(self.lanes)]
-                same = [i + self.lanes * other for i, other in enumerate(is_other)]
-                crossed = [(i ^ bit) + self.lanes * other for i, other in enumerate(is_other)]
-                pair = [f.shuffle(vector, x, y, places) for places in (same, crossed)]
-                made.append(f.emit(f"fadd {vector.text} {pair[0]}, {pair[1]}"))
-            xs, bit = made, bit * 2
-        return xs
+    def _put_products(self, head: int, at: str, x: str, scale: str, is_seen: str) -> None:
+        """Make scores of the products of a head with a vector of keys."""
+        f, vector, attrs = self.f, self.vector, self.p.step.attrs
+        x = f.emit(f"fmul {vector.text} {x}, {f.constant(vector, attrs['scale'])}")
+        if scale:
+            x = f.emit(f"fmul {vector.text} {x}, {scale}")
+        if attrs["soft_cap"] is not None:
+            x = self._capped(x, attrs["soft_cap"])
+        x = f.select(vector, is_seen, x, f.constant(vector, -math.inf))
+        self._put_scores(head, at, x)
 
     def _capped(self, x: str, cap: float) -> str:
         f, p, vector = self.f, self.p, self.vector
@@ -239,110 +145,95 @@ class Block(Vectors):
 
     # -- powers ------------------------------------------------------------------------------------
 
-    def _powers(self, state: str) -> None:
-        """The powers of a block's scores in their place; what came before fades."""
-        f, p, vector, seen = self.f, self.p, self.vector, self.seen
-        sums, tops, totals = (p.sums + n for n in (0, p.tops, p.totals))
-        lowest = float(np.finfo(p.wide).min)
-        for i in range(p.heads):
-            top = self._get(state, tops + i)
-            new = f.splat(horizontal(f, "max", vector, self._highest(i, top)), vector)
+    def _raise_tops(self) -> None:
+        """The greatest scores so far, and by how much they have grown."""
+        f, p, vector = self.f, self.p, self.vector
+        kind, lowest = vector.text, f.constant(vector, float(np.finfo(p.wide).min))
+        with self._each_group() as state, f.loop("0", str(p.heads)) as heads:
+            place = f.emit(f"add i64 {heads.index}, {p.sums + p.tops}")
+            scores = self._scores_of(heads.index)
+            old = self._get(state, place)
+            top = self._greatest(old, [self._get(scores, n) for n in range(self.vectors)])
             # of a block whose scores are all -inf no power is: -inf less itself would be NaN
-            is_finite = f.emit(f"fcmp ogt {vector.text} {new}, {f.constant(vector, lowest)}")
-            new = f.select(vector, is_finite, new, f.constant(vector, lowest))
-            fade = self._power(f.emit(f"fsub {vector.text} {top}, {new}"))
-            self._put(state, tops + i, new)
-            faded = [sums + i * p.parts + c for c in range(p.parts)]
-            for place in (*faded, totals + i):
-                old = self._get(state, place)
-                self._put(state, place, f.emit(f"fmul {vector.text} {old}, {fade}"))
-        with self._vectors() as at:
-            scale = ""
-            if p.scale_dtype:
-                rows = self.source.of_group(self.source.rows(seen, at), self.group)
-                scale = self.source.scales(VALUE, rows)
-            for i in range(p.heads):
-                x = self._get_scores(i, at)
-                x = self._power(f.emit(f"fsub {vector.text} {x}, {self._get(state, tops + i)}"))
-                total = f.emit(f"fadd {vector.text} {self._get(state, totals + i)}, {x}")
-                self._put(state, totals + i, total)
-                if scale:
-                    x = f.emit(f"fmul {vector.text} {x}, {scale}")
-                self._put_scores(i, at, x)
+            top = self._more(top, lowest)
+            self._put(state, place, top)
+            grown = f.emit(f"fsub {kind} {old}, {top}")
+            grown = f.emit(f"extractelement {kind} {grown}, i64 0")
+            fade = f.offset(self.own_fades, vector.element, heads.index)
+            f.do(f"store {vector.element} {grown}, ptr {fade}")
 
-    def _highest(self, i: int, top: str) -> str:
-        """The greatest scores so far, lane by lane."""
-        f, lanes, vector, seen = self.f, self.lanes, self.vector, self.seen
-        start = f.emit(f"udiv i64 {f.emit(f'sub i64 {seen.low}, {seen.base}')}, {lanes}")
-        stop = f.emit(f"sub i64 {seen.high}, {seen.base}")
-        start = f.emit(f"mul i64 {start}, {lanes}")
-        with f.loop(start, stop, str(lanes), [(vector.text, top)]) as loop:
-            x, old = self._get_scores(i, loop.index), loop.values[0]
-            is_more = f.emit(f"fcmp ogt {vector.text} {x}, {old}")
-            loop.next = [f.select(vector, is_more, x, old)]
-        return loop.values[0]
+    def _greatest(self, top: str, xs: Sequence[str]) -> str:
+        """The greatest number of vectors, in all lanes; NaN in `xs` passes for the least."""
+        f, vector, lanes = self.f, self.vector, range(self.lanes)
+        for x in xs:
+            top = self._more(x, top)
+        for bit in (1 << n for n in range(self.lanes.bit_length() - 1)):
+            other = f.shuffle(vector, top, "poison", [i ^ bit for i in lanes])
+            top = self._more(other, top)
+        return top
 
-    # -- values ------------------------------------------------------------------------------------
+    def _more(self, x: str, y: str) -> str:
+        """The greater number, or y."""
+        is_more = self.f.emit(f"fcmp ogt {self.vector.text} {x}, {y}")
+        return self.f.select(self.vector, is_more, x, y)
 
-    def _values(self) -> None:
-        """Add the values of a block, weighted by the powers, position after position."""
-        f, p = self.f, self.p
-        parts = min(p.parts, p.free)
-        heads = max(1, p.free // parts)
-        with self._vectors() as at, self._each_group() as state:
-            first = f.emit(f"add i64 {self.seen.base}, {at}")
-            for i in range(0, p.heads, heads):
-                for c in range(0, p.parts, parts):
-                    some = range(i, min(p.heads, i + heads)), range(c, min(p.parts, c + parts))
-                    self._add_values(state, first, *some)
+    def fade(self, states: str) -> None:
+        """Make fades of what scores of so many states have grown by."""
+        f = self.f
+        count = f.emit(f"mul i64 {states}, {self.p.heads}")
+        with f.loop("0", count, str(self.lanes)) as loop:
+            fades = f.offset(self.memory.fades, self.vector.element, loop.index)
+            self._put(fades, 0, self._power(self._get(fades, 0)))
 
-    def _add_values(self, state: str, first: str, heads: range, parts: range) -> None:
-        """Add those of a vector of positions, a run of them in one page after another."""
-        f, p, vector, seen, source = self.f, self.p, self.vector, self.seen, self.source
-        sums = [(i, c) for i in heads for c in parts]
-        places = [p.sums + i * p.parts + c for i, c in sums]
-        carried = [(vector.text, self._get(state, place)) for place in places]
-        with f.loop("0", str(self.lanes), str(source.run), carried) as runs:
-            start = f.emit(f"add i64 {first}, {runs.index}")
-            rows = source.row(seen, start, self.group)
-            bounds = (
-                f.emit(f"sub i64 {self.numbers.extreme('smax', start, seen.low)}, {start}"),
-                self.numbers.extreme(
-                    "smin", f.emit(f"sub i64 {seen.high}, {start}"), str(source.run)
-                ),
-            )
-            inner = [(kind, x) for (kind, _), x in zip(carried, runs.values, strict=True)]
-            before = f.emit(f"sub i64 {start}, {seen.base}")
-            with f.loop(*bounds, carried=inner) as loop:
-                if not heads.start and not parts.start:
-                    source.ask(VALUE, rows.later, loop.index)
-                at = f.emit(f"add i64 {before}, {loop.index}")
-                weights = {i: self._weight(i, at) for i in heads}
-                values = {c: source.value(rows.own[0], loop.index, c) for c in parts}
-                loop.next = [
-                    f.intrinsic("fma", vector, weights[i], values[c], old)
-                    for (i, c), old in zip(sums, loop.values, strict=True)
-                ]
-            runs.next = loop.values
-        for place, x in zip(places, runs.values, strict=True):
-            self._put(state, place, x)
+    def powers(self, of: Of, seen: Seen) -> None:
+        """The powers of a block's scores in their place; what came before fades."""
+        self._begin(of, seen)
+        with self._each_group() as state:
+            self._powers(state)
+
+    def _powers(self, state: str) -> None:
+        f, p, vector = self.f, self.p, self.vector
+        kind, count = vector.text, min(FEW, self.vectors)
+        wide = Vector(p.wide, count * self.lanes)
+        sums = f.offset(state, kind, str(p.sums))
+        scales = [self._value_scales(str(n * self.lanes)) for n in range(self.vectors)]
+        with f.loop("0", str(p.heads)) as heads:
+            i, scores = heads.index, self._scores_of(heads.index)
+            start = f.offset(sums, kind, f.emit(f"mul i64 {i}, {p.parts}"))
+            top, total = (f.emit(f"add i64 {i}, {n}") for n in (p.tops, p.totals))
+            fade = f.splat(self._number(self.own_fades, i), vector)
+            for c in range(p.parts):
+                self._put(start, c, f.emit(f"fmul {kind} {self._get(start, c)}, {fade}"))
+            sum = f.emit(f"fmul {kind} {self._get(sums, total)}, {fade}")
+            top = f.splat(self._number(f.offset(sums, kind, top), "0"), wide)
+            for n in range(self.vectors):
+                if n % count == 0:
+                    xs = f.load(wide, f.offset(scores, kind, str(n)), p.vector_bytes)
+                    xs = f.emit(f"fsub {wide.text} {xs}, {top}")
+                    xs = emit_instruction(f, "exp", p.wide, wide.lanes, p.wide, [xs])
+                first = n % count * self.lanes
+                x = f.shuffle(wide, xs, "poison", range(first, first + self.lanes))
+                sum = f.emit(f"fadd {kind} {sum}, {x}")
+                self._put(scores, n, f.emit(f"fmul {kind} {x}, {scales[n]}") if scales[n] else x)
+            self._put(sums, total, sum)
 
     # -- memory ------------------------------------------------------------------------------------
 
+    def _scores_of(self, head: str) -> str:
+        place = self.f.emit(f"mul i64 {head}, {BLOCK}")
+        return self.f.offset(self.own_scores, self.vector.element, place)
+
+    def _number(self, pointer: str, place: str) -> str:
+        element = self.vector.element
+        return self.f.emit(f"load {element}, ptr {self.f.offset(pointer, element, place)}")
+
     def _weight(self, head: int, at: str) -> str:
-        f, element = self.f, self.vector.element
-        x = f.emit(f"load {element}, ptr {self._score_address(head, at)}")
-        return f.splat(x, self.vector)
+        return self.f.splat(self._number(self._score_address(head, at), "0"), self.vector)
 
     def _score_address(self, head: int, at: str) -> str:
         place = self.f.emit(f"add i64 {at}, {head * BLOCK}")
-        place = self.f.emit(f"add i64 {place}, {self.own_scores}")
-        return self.f.offset(self.memory, self.vector.element, place)
+        return self.f.offset(self.own_scores, self.vector.element, place)
 
     def _put_scores(self, head: int, at: str, x: str) -> None:
         address = self._score_address(head, at)
         self.f.do(f"store {self.vector.text} {x}, ptr {address}, align {self.p.vector_bytes}")
-
-    def _get_scores(self, head: int, at: str) -> str:
-        address = self._score_address(head, at)
-        return self.f.emit(f"load {self.vector.text}, ptr {address}, align {self.p.vector_bytes}")

@@ -17,7 +17,7 @@ BLOCK = 64  # positions whose scores are in memory at a time
 SEGMENT = 256  # positions, the fewest that a thread leaves to another
 SEGMENTS = 16  # of a text at most
 TILE, TILE_BYTES = 32, 128 << 10  # tokens of a text that are computed together
-MANY = 4  # of them copy keys and values before they read them
+MANY = 3  # of them copy keys and values before they read them
 
 
 @record(eq=False)

@@ -6,15 +6,18 @@ segment that is being computed, and those of all before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ....ir.record import record
 from ..llvm.text import Function
-from .block import Block, Of, Results
+from .alone import Alone
+from .block import Memory, Of
+from .pages import KEY, VALUE, Later, Pages, Seen
+from .results import Results
 from .shares import Span, Spans
 from .sizes import BLOCK, MANY, Sizes
-from .sources import Copied, Later, Pages, Seen, Source
+from .together import Together
 
 
 @record
@@ -40,10 +43,9 @@ class Tokens:
         self.results = Results(f, sizes, out)
         self.numbers = self.results.numbers
         self.spans = Spans(f, sizes, self.numbers, self.pointers[5])
-        count = sizes.slots * sizes.each
-        self.states = f.reserve(f"[{count} x {sizes.vector.text}]", 64)
-        self.block = Block(f, sizes, self.pointers[0], self.states)
-        self.pages, self.copied = Pages(f, sizes, self.pointers), Copied(f, sizes)
+        self.memory, self.pages = Memory.of(f, sizes), Pages(f, sizes, self.pointers)
+        self.alone = Alone(f, sizes, self.memory, self.pages)
+        self.together = Together(f, sizes, self.memory, self.pages)
         self.lows, self.highs = (f.reserve(f"[{sizes.tile} x i64]", 8) for _ in range(2))
 
     def alike(self, token: str, span: Span, stop: str) -> str:
@@ -81,7 +83,8 @@ class Tokens:
                 with f.loop("0", step) as inner:
                     state = self._state(loop.index, inner.index, step)
                     row = f.emit(f"add i64 {f.emit(f'mul i64 {own}, {p.groups}')}, {groups.index}")
-                    self.block.load_queries(state, f.emit(f"add i64 {row}, {inner.index}"))
+                    row = f.emit(f"add i64 {row}, {inner.index}")
+                    self.results.load_queries(self.pointers[0], state, row)
                     self.results.clear(self._sums(state, p.merged))
                 loop.next = [
                     self.numbers.extreme("smin", loop.values[0], span.low),
@@ -116,7 +119,9 @@ class Tokens:
     def _state(self, token: str, group: str, groups: str) -> str:
         f = self.f
         slot = f.emit(f"add i64 {f.emit(f'mul i64 {token}, {groups}')}, {group}")
-        return f.offset(self.states, self.p.vector.text, f.emit(f"mul i64 {slot}, {self.p.each}"))
+        return f.offset(
+            self.memory.states, self.p.vector.text, f.emit(f"mul i64 {slot}, {self.p.each}")
+        )
 
     def _sums(self, state: str, place: int) -> str:
         return self.f.offset(state, self.p.vector.text, str(place))
@@ -138,24 +143,41 @@ class Tokens:
         with f.loop(start, stop, str(BLOCK)) as blocks:
             base = blocks.index
             with f.when(own.is_few):
-                self._block(own, base, self.pages)
+                self._alone(own, base)
             with f.when(f.emit(f"xor i1 {own.is_few}, true")):
-                seen = self._seen(own, base, own.low, own.high)
-                self.copied.copy(self.pages, seen, own.group)
-                self._block(own, base, self.copied)
+                self._together(own, base)
 
-    def _block(self, own: Own, base: str, source: Source) -> None:
-        """What all tokens that see some of a block do with it."""
+    def _alone(self, own: Own, base: str) -> None:
+        """What each token does with a block in its pages."""
+        f, block = self.f, self.alone
+        self._each_token(own, base, [block.scores])
+        block.fade(f.emit(f"mul i64 {own.count}, {own.groups}"))
+        self._each_token(own, base, [block.powers, block.values])
+
+    def _together(self, own: Own, base: str) -> None:
+        """What tokens do with the copy of a block."""
+        seen, block = self._seen(own, base, own.low, own.high), self.together
+        block.copy_keys(seen, own.group)
+        self._each_token(own, base, [block.scores], KEY)
+        block.fade(own.count)
+        self._each_token(own, base, [block.powers])
+        block.copy_values(seen, own.group)
+        self._each_token(own, base, [block.values], VALUE)
+
+    def _each_token(
+        self, own: Own, base: str, todo: Sequence[Callable[[Of, Seen], None]], asked: int = 0
+    ) -> None:
+        """What all tokens that see some of a block do with it; each asks for some of the next."""
         f = self.f
-        for write in (self.block.scores, self.block.sums):
-            with f.loop("0", own.count) as tokens:
-                if source is self.copied and write == self.block.scores:
-                    part = own.group, tokens.index, own.count
-                    self.pages.ask_for_part(base, own.high, *part)
-                seen = self._seen(own, base, *self._ends(tokens.index))
-                with f.when(f.emit(f"icmp slt i64 {seen.low}, {seen.high}")):
-                    slot = f.emit(f"mul i64 {tokens.index}, {own.groups}")
-                    write(source, Of(slot, own.group, own.groups), seen)
+        with f.loop("0", own.count) as tokens:
+            if asked:
+                part = own.group, tokens.index, own.count
+                self.pages.ask_for_part(asked, base, own.high, *part)
+            seen = self._seen(own, base, *self._ends(tokens.index))
+            with f.when(f.emit(f"icmp slt i64 {seen.low}, {seen.high}")):
+                slot = f.emit(f"mul i64 {tokens.index}, {own.groups}")
+                for write in todo:
+                    write(Of(slot, own.group, own.groups), seen)
 
     def _seen(self, own: Own, base: str, low: str, high: str) -> Seen:
         """What is seen of a block."""

@@ -1,13 +1,9 @@
-"""Where blocks of keys and values are read: from pages, or from a copy of a block.
-
-A few tokens read them from their pages, and ask for those of the next block meanwhile. Many tokens
-of one text copy a block of one group first, as numbers of the dtype of registers.
-"""
+"""Pages: where the rows of keys and values lie, through the table of a sequence."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -18,6 +14,7 @@ from ..loops.scope import memory_vector
 from .sizes import BLOCK, Sizes
 
 LINE, NEAR = 64, 2  # bytes of a line of cache; prefetches go to the second one
+TOGETHER = 8  # positions that are asked for together, if they are in one page
 KEY, VALUE = 1, 2  # pointers of a call; those of their scales come 5 later
 SCALES = 5
 
@@ -47,40 +44,6 @@ class Rows:
 
     own: Sequence[str]
     later: Sequence[str] = ()
-
-
-class Source(Protocol):
-    """Keys and values of a block."""
-
-    run: int  # how many of a vector of positions lie at one distance from each other
-
-    def rows(self, seen: Seen, at: str) -> Rows:
-        """The rows of the vector of positions that begins at `at` in the block."""
-        ...
-
-    def of_group(self, rows: Rows, group: str) -> Rows:
-        """Those of a group."""
-        ...
-
-    def row(self, seen: Seen, start: str, group: str) -> Rows:
-        """The row of the first position of a run."""
-        ...
-
-    def key(self, row: str, chunk: int) -> str:
-        """Some numbers of a key, wide."""
-        ...
-
-    def value(self, row: str, index: str, chunk: int) -> str:
-        """Some numbers of the value so many positions after that of a row, wide."""
-        ...
-
-    def scales(self, which: int, rows: Rows) -> str:
-        """The scales of keys or values in these rows; empty without any."""
-        ...
-
-    def ask(self, which: int, rows: Sequence[str], index: str = "0") -> None:
-        """Prefetch what the next block needs, so many positions after these rows."""
-        ...
 
 
 class Pages:
@@ -195,88 +158,17 @@ class Pages:
             for first in range(0, nbytes, LINE):
                 f.prefetch(f.offset(start, "i8", str(first)), locality=NEAR)
 
-    def ask_for_part(self, base: str, end: str, group: str, part: str, parts: str) -> None:
+    def ask_for_part(
+        self, which: int, base: str, end: str, group: str, part: str, parts: str
+    ) -> None:
         """Prefetch a part of the positions of the block after that which begins at `base`."""
-        f, numbers = self.f, self.numbers
+        f, numbers, few = self.f, self.numbers, math.gcd(self.p.size, TOGETHER)
         first = f.emit(f"add i64 {base}, {BLOCK}")
         count = numbers.extreme("smin", f.emit(f"sub i64 {end}, {first}"), str(BLOCK))
+        runs = f.emit(f"sdiv i64 {f.emit(f'add i64 {count}, {few - 1}')}, {few}")
         ends = part, f.emit(f"add i64 {part}, 1")
-        ends = (f.emit(f"sdiv i64 {f.emit(f'mul i64 {x}, {count}')}, {parts}") for x in ends)
-        start, stop = (f.emit(f"add i64 {first}, {x}") for x in ends)
-        with f.loop(numbers.extreme("smax", start, first), stop) as loop:
-            row = f.emit(f"add i64 {self.place(loop.index)}, {group}")
-            for which in (KEY, VALUE):
-                self.ask(which, [row])
-
-
-class Copied:
-    """A copy of a block of one group."""
-
-    def __init__(self, f: Function, sizes: Sizes) -> None:
-        self.f, self.p, self.run = f, sizes, sizes.lanes
-        self.vectors = {KEY: sizes.chunks, VALUE: sizes.parts}  # of a position
-        self.memory = {
-            which: f.reserve(f"[{BLOCK * count} x {sizes.vector.text}]", 64)
-            for which, count in self.vectors.items()
-        }
-        if sizes.scale_dtype:
-            kind = f"[{BLOCK} x {sizes.vector.element}]"
-            self.memory |= {which + SCALES: f.reserve(kind, 64) for which in (KEY, VALUE)}
-
-    def copy(self, pages: Pages, seen: Seen, group: str) -> None:
-        """Copy the keys and values that are seen of a block."""
-        f, p = self.f, self.p
-        with f.loop(seen.low, seen.high) as loop:
-            row = f.emit(f"add i64 {pages.place(loop.index)}, {group}")
-            at = f.emit(f"sub i64 {loop.index}, {seen.base}")
-            for which, width in ((KEY, p.width), (VALUE, p.depth)):
-                for c in range(self.vectors[which]):
-                    x = pages.part(which, row, c, width)
-                    address = self._address(which, at, c)
-                    f.do(f"store {p.vector.text} {x}, ptr {address}, align {p.vector_bytes}")
-                if p.scale_dtype:
-                    target = f.offset(self.memory[which + SCALES], p.vector.element, at)
-                    f.do(f"store {p.vector.element} {pages.scale(which, row)}, ptr {target}")
-
-    def rows(self, seen: Seen, at: str) -> Rows:
-        """Rows, which are positions in the block."""
-        return Rows([at, *(self.f.emit(f"add i64 {at}, {i}") for i in range(1, self.p.lanes))])
-
-    def of_group(self, rows: Rows, group: str) -> Rows:
-        """The same: there is only one group."""
-        return rows
-
-    def row(self, seen: Seen, start: str, group: str) -> Rows:
-        """The row of the first position of a run."""
-        return Rows([self.f.emit(f"sub i64 {start}, {seen.base}")], [""])
-
-    def key(self, row: str, chunk: int) -> str:
-        """Some numbers of a key."""
-        return self._get(self._address(KEY, row, chunk))
-
-    def value(self, row: str, index: str, chunk: int) -> str:
-        """Some numbers of the value so many positions after that of a row."""
-        return self._get(self._address(VALUE, self.f.emit(f"add i64 {row}, {index}"), chunk))
-
-    def scales(self, which: int, rows: Rows) -> str:
-        """The scales of keys or values in these rows; empty without any."""
-        if not self.p.scale_dtype:
-            return ""
-        start = self.f.offset(self.memory[which + SCALES], self.p.vector.element, rows.own[0])
-        return self._get(start)
-
-    def ask(self, which: int, rows: Sequence[str], index: str = "0") -> None:
-        """Ask for nothing: `Pages.ask_for_part` does.
-
-        But LLVM shall not compute earlier what follows, as it does not where there are prefetches:
-        registers hold the sums of a few positions.
-        """
-        self.f.do('call void asm sideeffect "", "~{memory}"()')
-
-    def _address(self, which: int, row: str, chunk: int) -> str:
-        f = self.f
-        place = f.emit(f"add i64 {f.emit(f'mul i64 {row}, {self.vectors[which]}')}, {chunk}")
-        return f.offset(self.memory[which], self.p.vector.text, place)
-
-    def _get(self, address: str) -> str:
-        return self.f.emit(f"load {self.p.vector.text}, ptr {address}, align {self.p.vector_bytes}")
+        start, stop = (f.emit(f"sdiv i64 {f.emit(f'mul i64 {x}, {runs}')}, {parts}") for x in ends)
+        with f.loop(numbers.extreme("smax", start, "0"), stop) as loop:
+            position = f.emit(f"add i64 {first}, {f.emit(f'mul i64 {loop.index}, {few}')}")
+            row = f.emit(f"add i64 {self.place(position)}, {group}")
+            self.ask(which, [f.emit(f"add i64 {row}, {i * self.p.groups}") for i in range(few)])
