@@ -1,6 +1,7 @@
 """Bound arguments in files that processes share."""
 
 import math
+import os
 import subprocess
 import sys
 import textwrap
@@ -81,6 +82,24 @@ def test_other_processes_map_the_file(cache):
     )
     assert made.stdout.strip() == "True", made.stdout + made.stderr
     assert [f.stat().st_ino for f in files(cache)] == [stamp]
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_of_processes_that_write_a_file_at_once_all_map_the_first(has_links, cache, monkeypatch):
+    if not has_links:
+
+        def link(*paths):
+            raise PermissionError
+
+        monkeypatch.setattr(os, "link", link)
+    disk = sources.disk_cache()
+    stamps = []
+    for _ in range(2):
+        assert write_arrays(disk, "some", [X])
+        (file,) = files(cache)
+        assert np.array_equal(map_arrays(disk, "some")[0], X)
+        stamps.append(file.stat().st_ino)
+    assert (stamps[0] == stamps[1]) == has_links
 
 
 @pytest.mark.parametrize("damage", ["cut", "line", "empty", "magic", "longer", "bit"])

@@ -72,10 +72,13 @@ class DiskCache:
         """
         return self.put_parts(key, [MAGIC + _checksum(key, content) + content])
 
-    def put_parts(self, key: str, parts: Sequence[bytes | np.ndarray]) -> bool:
+    def put_parts(
+        self, key: str, parts: Sequence[bytes | np.ndarray], replaces: bool = True
+    ) -> bool:
         """Write a file of some parts, bytes each; gives whether that is done.
 
-        It is on the disk before it has its name.
+        It is on the disk before it has its name. One that another process wrote meanwhile stays if
+        this one `replaces` none.
         """
         size = sum(part.nbytes if isinstance(part, np.ndarray) else len(part) for part in parts)
         if size > self.limit // LARGEST:
@@ -88,7 +91,7 @@ class DiskCache:
                 if size > SYNCED:
                     file.flush()
                     os.fsync(file.fileno())
-            os.replace(unfinished, self.root / f"{key}{SUFFIX}")
+            _name(unfinished, self.root / f"{key}{SUFFIX}", replaces)
         except OSError as error:
             tell_once(f"nothing can be written to {self.root}: {error.strerror}")
             return False
@@ -136,6 +139,18 @@ def disk_cache() -> DiskCache | None:
     if not isinstance(root, Path) or not _is_usable(root):
         return None
     return DiskCache(root, config.cache_disk_bytes)
+
+
+def _name(unfinished: Path, path: Path, replaces: bool) -> None:
+    """Give a file that is finished its name, which another one may have."""
+    if not replaces:
+        try:
+            return os.link(unfinished, path)
+        except FileExistsError:
+            return
+        except OSError:  # a file system without links
+            pass
+    os.replace(unfinished, path)
 
 
 def open_entry(path: Path) -> BinaryIO:

@@ -47,9 +47,11 @@ def map_arrays(disk: DiskCache, key: str) -> list[np.ndarray] | None:
             if strangers(os.fstat(file.fileno())):
                 return None
             memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError):  # an empty file cannot be mapped
+            made = _parsed(memory, key)
+    except OSError:
         return None
-    made = _parsed(memory, key)
+    except ValueError:  # an empty file cannot be mapped
+        made = None
     if made is None:
         disk.remove(key)
         return None
@@ -59,14 +61,17 @@ def map_arrays(disk: DiskCache, key: str) -> list[np.ndarray] | None:
 
 
 def write_arrays(disk: DiskCache, key: str, arrays: Sequence[np.ndarray]) -> bool:
-    """Write a file of dense arrays; gives whether that is done."""
+    """Write a file of dense arrays; gives whether that is done.
+
+    The first process that has one names it, for all that write it at the same time to map.
+    """
     steps = [-(-x.nbytes // ALIGNMENT) * ALIGNMENT for x in arrays]
     line = json.dumps([[x.dtype.name, list(x.shape), _sum(x)] for x in arrays]).encode()
     head = HEAD.pack(MAGIC, _checksum(key, line), len(line)) + line
     parts: list[bytes | np.ndarray] = [head + bytes(-len(head) % ALIGNMENT)]
     for x, step in zip(arrays, steps, strict=True):
         parts += [_bytes(x), bytes(step - x.nbytes)]
-    return disk.put_parts(key, parts)
+    return disk.put_parts(key, parts, replaces=False)
 
 
 def _parsed(memory: mmap.mmap, key: str) -> list[np.ndarray] | None:
