@@ -1,5 +1,7 @@
 """The same bits for any number of threads, and with `deterministic="batch"` for any batch."""
 
+import platform
+
 import numpy as np
 import pytest
 from batch_invariance import HELD, differing, families
@@ -7,6 +9,7 @@ from thread_digests import MODELS, THREADS, run
 
 import rlx
 import rlx.numpy as rnp
+from rlx.backends.cpu.llvm.host import host
 from rlx.ir.errors import ArgumentError
 
 random = np.random.default_rng(0)
@@ -135,6 +138,38 @@ def test_products_in_any_layout_do_not_depend_on_the_batch(text, sizes):
         ]
         wanted = np.take(whole, range(count), out.index("b"))
         np.testing.assert_array_equal(np.asarray(f(*parts)), wanted)
+
+
+ROUNDS_TWICE = platform.machine() in ("x86_64", "AMD64") and "+fma" not in host().features
+
+
+def in_turn(x, w):
+    """Products of `w` with the windows of `x`, each rounded once as it is added."""
+    size, places = len(w), x.shape[1] - len(w) + 1
+    total = np.zeros((len(x), places, places, x.shape[3]), np.float32)
+    for i, j in np.ndindex(size, size):
+        seen = x[:, i : i + places, j : j + places].astype(np.float64)
+        total = (seen * w[i, j, 0] + total).astype(np.float32)
+    return total
+
+
+@pytest.mark.skipif(ROUNDS_TWICE, reason="the processor has no fused multiply-adds")
+@pytest.mark.parametrize(("layout", "size"), [("NHWC", 3), ("NHWC", 7), ("NCHW", 3), ("HWNC", 3)])
+def test_products_of_small_windows_are_added_in_turn(layout, size):
+    """As the kernel of matrix products adds, so that the fast mode's multiply-adds are kept."""
+    x, w = normal(17, 9, 9, 6), normal(size, size, 1, 6)
+    order = ["NHWC".index(axis) for axis in layout]
+
+    def convolve(x):
+        return rlx.lax.conv_general_dilated(
+            x, w, (1, 1), "VALID", dimension_numbers=(layout, "HWIO", layout), feature_group_count=6
+        )
+
+    f = rlx.jit(convolve, deterministic="batch")
+    for count in (1, 5, 17):
+        found = np.asarray(f(np.ascontiguousarray(x[:count].transpose(order))))
+        wanted = in_turn(x[:count], w).transpose(order)
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_products_of_open_sizes_add_in_the_same_order():

@@ -8,13 +8,26 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from lowering import CPU, arrays_for, check, check_fn, random_graph, softmax_of, text, typed
+from lowering import (
+    CPU,
+    arrays_for,
+    check,
+    check_fn,
+    compare,
+    random_graph,
+    softmax_of,
+    text,
+    typed,
+)
 
 from rlx.ir import ops
 from rlx.ir.builder import build
 from rlx.ir.errors import UnsupportedDtype, UnsupportedOp
 from rlx.ir.graph import OPS, Graph, Value
+from rlx.ir.interpret import interpret
+from rlx.ir.record import replace
 from rlx.ir.types import Type, as_dtype
+from rlx.lower.lir import evaluate
 from rlx.lower.lir.program import nested_programs
 from rlx.lower.pipeline import lower
 from rlx.lower.target import Target
@@ -57,6 +70,25 @@ def test_every_op_lowered_is_its_reference(op: Any, sample: Any) -> None:
     graph = build(lambda *xs: op(*xs, **sample.attrs), types, op.name)
     tolerance = 1e-6 if all(t.dtype.itemsize >= 4 for t in types) else 1e-2
     check(graph, arrays, tolerance)
+
+
+def test_few_terms_are_added_in_turn_where_there_is_one_order() -> None:
+    graph = build(lambda x, y: ops.sum_in_turn(x * y, axes=(0,)), [typed(3, 4)] * 2, "f")
+    arrays = arrays_for(graph.param_types)
+    ordered = replace(CPU, batch_invariant=True, adds_in_turn=True)
+    for target, words in ((CPU, "add over"), (ordered, "add in turn over")):
+        program = lower(graph, target, check=True).program
+        assert words in text(program)
+        compare(evaluate(program, arrays), interpret(graph, arrays), 1e-12)
+
+
+def test_sums_of_what_is_the_same_for_an_outer_loop_keep_their_meaning() -> None:
+    def fn(x: Value) -> Value:
+        half = ops.full(shape=(), value=0.5, dtype=as_dtype("float64"))
+        spread = ops.pad(x, half, low=(0, 0), high=(0, 0), interior=(0, 1))
+        return ops.reduce_sum(ops.broadcast(spread, shape=(2, 2, 5), axes=(1, 2)), axes=(1,))
+
+    check_fn(fn, typed(2, 3))
 
 
 @settings(max_examples=150, deadline=None)

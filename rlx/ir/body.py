@@ -71,6 +71,7 @@ class Reduce:
     """A reduction along the attribute `axes`."""
 
     combine: str  # add, mul, max, min, and, or, xor
+    in_turn: bool = False  # whether terms are added one by one where a sum has one order for all
 
 
 @record

@@ -46,6 +46,7 @@ class Target:
     has_chains: bool = False  # whether it knows the step `Chain`, and loops in parts
     packs_lanes: bool = False  # whether vectors run along the last loop of a kernel
     batch_invariant: bool = False  # whether the order of a sum is the same for any batch size
+    adds_in_turn: bool = False  # whether such an order may be `IN_TURN`
     tier: str = "auto"  # how long code generation may take: "fast", "auto" or "max"
     threads: int = 1  # that share a chain or a loop
     folds: bool = True  # whether constants are computed while compiling

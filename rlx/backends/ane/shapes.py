@@ -321,6 +321,7 @@ ROWS = {
     "pad": Row(of_bools_too(pad), EVERY),
     "windows": Row(of_bools_too(windows), EVERY),
     "reduce_sum": Row(reduction("reduce_sum"), NUMBERS),
+    "sum_in_turn": Row(reduction("reduce_sum"), NUMBERS),
     "reduce_prod": Row(reduction("reduce_prod"), NUMBERS),
     "reduce_max": Row(reduction("reduce_max"), NUMBERS),
     "reduce_min": Row(reduction("reduce_min"), NUMBERS),

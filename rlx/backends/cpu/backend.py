@@ -81,7 +81,7 @@ class CpuBackend(Backend):
 
     def __init__(self) -> None:
         self.target = target_of(host())
-        self.invariant_target = replace(self.target, batch_invariant=True)
+        self.invariant_target = replace(self.target, batch_invariant=True, adds_in_turn=True)
         compile_ahead([pool.text, entry.text])
 
     def availability(self) -> Availability:

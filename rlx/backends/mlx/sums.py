@@ -255,6 +255,7 @@ def rms_norm(x: mx.array, scale: mx.array, *, eps: float) -> mx.array:
 
 ROWS = {
     "reduce_sum": Row(_reduction(_rounded_once(mx.sum), "add"), NUMBERS | COMPLEX),
+    "sum_in_turn": Row(_reduction(_rounded_once(mx.sum), "add"), NUMBERS | COMPLEX),
     "reduce_prod": Row(_reduction(_rounded_once(mx.prod), "mul"), NUMBERS | COMPLEX),
     "reduce_max": Row(_reduction(mx.max, "max"), NUMBERS),
     "reduce_min": Row(_reduction(mx.min, "min"), NUMBERS),

@@ -202,6 +202,7 @@ def _pinv(x: jax.Array, cutoff: jax.Array) -> jax.Array:
 
 ROWS: dict[str, Row] = {
     "reduce_sum": Row(reducing(lax.add, "add", sums=True)),
+    "sum_in_turn": Row(reducing(lax.add, "add", sums=True)),
     "reduce_prod": Row(reducing(lax.mul, "mul", sums=True)),
     "reduce_max": Row(reducing(lax.max, "max")),
     "reduce_min": Row(reducing(lax.min, "min")),

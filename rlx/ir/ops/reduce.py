@@ -41,7 +41,14 @@ def spread_back(reduced: Value, x: Any, axes: Sequence[int]) -> Value:
     return broadcast(reduced, shape=x.shape, axes=kept(x, axes))
 
 
-def _reduction(name: str, doc: str, kinds: Sequence[str], ufunc: np.ufunc, combine: str) -> Op:
+def _reduction(
+    name: str,
+    doc: str,
+    kinds: Sequence[str],
+    ufunc: np.ufunc,
+    combine: str,
+    in_turn: bool = False,
+) -> Op:
     def type_rule(x: Type, *, axes: tuple[int, ...]) -> Type:
         check_kind(x, kinds)
         check_axes(x, axes)
@@ -59,7 +66,7 @@ def _reduction(name: str, doc: str, kinds: Sequence[str], ufunc: np.ufunc, combi
 
     made = Op(name, type_rule, doc)
     made.reference(reference)
-    made.body(Reduce(combine))
+    made.body(Reduce(combine, in_turn))
     made.batch(ALIGNED, "axes")
     made.fold(reduce_fold)
     return made
@@ -79,6 +86,25 @@ reduce_sum.samples((2, 3), axes=(1,))
 reduce_sum.samples((2, 3, 2), axes=(0, 2))
 reduce_sum.samples([[1.0, 2.0], [3.0, 4.0]], axes=(0,), expect=[4.0, 6.0])
 reduce_sum.samples((2, 0), axes=(1,), expect=[0.0, 0.0])
+
+
+sum_in_turn = _reduction(
+    "sum_in_turn",
+    """Sum of few terms along axes, 0 for none.
+
+    Where `deterministic="batch"` asks for one order, each is added after the one before it. Terms
+    that are products are multiplied and added at once then, if nothing else uses them.
+    """,
+    NUMBERS,
+    np.add,
+    "add",
+    in_turn=True,
+)
+sum_in_turn.transpose(lambda ct, x, *, axes: [spread_back(ct, x, axes)])
+sum_in_turn.samples((2, 3), axes=(1,))
+sum_in_turn.samples((2, 3, 2), axes=(0, 2))
+sum_in_turn.samples([[1.0, 2.0], [3.0, 4.0]], axes=(0,), expect=[4.0, 6.0])
+sum_in_turn.samples((2, 0), axes=(1,), expect=[0.0, 0.0])
 
 
 reduce_prod = _reduction(

@@ -16,7 +16,18 @@ from ...ir.bind import bind_sizes, concrete_attr
 from ...ir.dims import concrete
 from ...ir.types import Size
 from .access import rebind
-from .expr import Accumulated, Apply, Const, Expr, Guard, IndexValue, Load, Reduce, in_numpy
+from .expr import (
+    IN_TURN,
+    Accumulated,
+    Apply,
+    Const,
+    Expr,
+    Guard,
+    IndexValue,
+    Load,
+    Reduce,
+    in_numpy,
+)
 from .index import Atom, Index, Loaded, Quotient, Variable, as_index
 from .program import (
     BranchStep,
@@ -48,6 +59,7 @@ COMBINE: dict[str, Any] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
+    IN_TURN: np.add,
 }
 
 
@@ -238,7 +250,8 @@ class Grid:
         else:
             shape = inner.shape
             inner.holds = np.broadcast_to(np.expand_dims(self.holds, axes), shape)
-        values = np.broadcast_to(inner.expr(expr.body), shape)
+        values = inner.expr(expr.body)
+        values = np.broadcast_to(values, np.broadcast_shapes(values.shape, shape))
         combine = COMBINE[expr.combine]
         return combine.reduce(values, axis=axes, initial=expr.init.number, dtype=expr.dtype)
 

@@ -43,6 +43,7 @@ INSTRUCTIONS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(["asinh", "acosh", "atanh"], (40, 1)),
     **dict.fromkeys(["pow", "atan2"], (40, 2)),
 }
+IN_TURN = "add in turn"  # a sum whose terms are added one after another, from the first to the last
 COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "is_finite"])
 
 
@@ -140,12 +141,14 @@ class Apply(Expr):
 
 @record(frozen=False, eq=False)
 class Reduce(Expr):
-    """A reduction of `body` over all values of the variables in `loops`, in any order.
+    """A reduction of `body` over all values of the variables in `loops`.
+
+    Its order is any but for `IN_TURN`, where products are added in fused multiply-adds.
 
     Body, init and result have one dtype; sums of half floats are in float32.
     """
 
-    combine: str  # add, mul, max, min, and, or, xor
+    combine: str  # add, mul, max, min, and, or, xor, IN_TURN
     loops: tuple[Variable, ...]
     init: Const  # the accumulator's first value
     body: Expr  # of these variables and those of the loops around it

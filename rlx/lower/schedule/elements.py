@@ -10,7 +10,7 @@ import numpy as np
 from ...ir.body import AsParts, Fill, Gather, Move, Pointwise, Read, Reduce, View
 from ...ir.dims import is_at_least
 from ...ir.graph import Node, Value
-from ...ir.types import Size, empty_result
+from ...ir.types import Size, empty_result, is_float
 from ..lir import expr as scalar
 from ..lir.expr import COMPARISONS, Const, Expr, IndexValue
 from ..lir.index import Index, Variable, as_index, is_long, loaded
@@ -159,7 +159,9 @@ class Elements:
         )
         element = scalar.apply("convert", wide, self.at(arg, inner))
         loops = tuple(v for v in variables.values() if is_long(v))
-        total = scalar.reduce(body.combine, loops, init, element)
+        in_turn = body.in_turn and self.target.adds_in_turn and is_float(wide)
+        combine = scalar.IN_TURN if in_turn else body.combine
+        total = scalar.reduce(combine, loops, init, element)
         return scalar.apply("convert", dtype, total)
 
 

@@ -267,7 +267,6 @@ def widen(f: Function, dtype: str, lanes: int, x: str) -> str:
     return f.emit(f"fpext {half.text} {x} to {single.text}")
 
 
-IN_TURN = "add in turn"  # a sum whose terms are added one after another, from the first to the last
 _FLOAT = {"add": "fadd", "mul": "fmul", "max": "fmaximum", "min": "fminimum"}
 
 

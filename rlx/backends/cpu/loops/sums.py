@@ -14,12 +14,22 @@ from typing import TYPE_CHECKING
 
 from ....ir.dims import static
 from ....ir.types import Type, as_dtype, empty_result, neutral
-from ....lower.lir.expr import Apply, Guard, Load, Reduce, load, substitute, unconditional, walk
+from ....lower.lir.expr import (
+    IN_TURN,
+    Apply,
+    Guard,
+    Load,
+    Reduce,
+    load,
+    substitute,
+    unconditional,
+    walk,
+)
 from ....lower.lir.index import Variable, as_index
 from ....lower.lir.program import Buffer, Store
 from ..llvm.text import Function, Vector, literal
 from .pairs import IN_PAIRS, add_alone
-from .scalar import IN_TURN, combine, horizontal, register
+from .scalar import combine, horizontal, register
 from .vectors import (
     PARTIAL_BYTES,
     best_variable,

@@ -34,7 +34,6 @@ from ..loops.kernels import (
     part_range,
 )
 from ..loops.pairs import IN_PAIRS, adds_pairs
-from ..loops.scalar import IN_TURN
 from ..loops.scope import NO_NAMES, Scope, memory_element
 from ..runtime.polls import LONG, is_due, leave_if_stopped
 from .choice import GemmPlan
@@ -75,10 +74,10 @@ def is_native(step: Contraction) -> bool:
 
 def as_kernel(step: Contraction, host: Host) -> Kernel:
     """The contraction as loops, in the kernel's order if the host is invariant."""
-    how = IN_TURN if host.batch_invariant and step.dtype.kind == "f" else "add"
+    how = expr.IN_TURN if host.batch_invariant and step.dtype.kind == "f" else "add"
     given = {NAMES[step.lhs.dtype], NAMES[step.rhs.dtype]}
     is_half = given == {"bfloat16"} and NAMES[step.dtype] == "float32"
-    if how == IN_TURN and is_half and adds_pairs(host):
+    if how == expr.IN_TURN and is_half and adds_pairs(host):
         how = IN_PAIRS
 
     def converted(e: Expr) -> Expr:

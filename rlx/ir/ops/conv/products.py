@@ -23,10 +23,11 @@ from ..contract import dot_general
 from ..convert import narrowed, widened
 from ..movement import broadcast, reshape, transpose
 from ..pad_slice import concat, slice
-from ..reduce import reduce_sum
+from ..reduce import reduce_sum, sum_in_turn
 from .windows import Pads, padded, window_count
 
 Names = list[str]
+WINDOW = 49  # terms: a sum of more may be the gradient of a kernel, which runs along memory
 
 
 def window_products(seen: Value, weights: Value, last: int, dtype: np.dtype | None) -> Value:
@@ -64,8 +65,10 @@ def summed_products(seen: Value, weights: Value, last: int, dtype: np.dtype | No
     weights = reshape(weights, shape=(weights.shape[0], *weights.shape[2:]))
     weights = _in_order(weights, [*group, "in", *window], [*group, *depth])
     summed = tuple(range(len(order), seen.rank))
+    count = math.prod(seen.shape[axis] for axis in summed)
+    add = sum_in_turn if isinstance(count, int) and count <= WINDOW else reduce_sum
     factors = broadcast(weights, shape=seen.shape, axes=(order.index("group"), *summed))
-    total = reduce_sum(mul(seen, factors), axes=summed)
+    total = add(mul(seen, factors), axes=summed)
     return narrowed(_in_order(total, order, kept), dtype)
 
 
