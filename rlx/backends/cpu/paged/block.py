@@ -28,9 +28,10 @@ FEW = 4  # vectors whose powers are computed together, so that none waits for an
 
 @record
 class Of:
-    """What is computed: groups of a token, whose states follow each other."""
+    """What is computed: groups of a token."""
 
-    slot: str  # the number of the first state
+    slot: str  # the number of its first state
+    step: str  # from there to its next one
     first: str  # group
     groups: str
 
@@ -82,7 +83,8 @@ class Block(Vectors, ABC):
         f, p = self.f, self.p
         with f.loop("0", self.of.groups) as loop:
             self.group = f.emit(f"add i64 {self.of.first}, {loop.index}")
-            slot = f.emit(f"add i64 {self.of.slot}, {loop.index}")
+            slot = f.emit(f"mul i64 {loop.index}, {self.of.step}")
+            slot = f.emit(f"add i64 {self.of.slot}, {slot}")
             place = f.emit(f"mul i64 {slot}, {p.heads * BLOCK}")
             self.own_scores = f.offset(self.memory.scores, self.vector.element, place)
             place = f.emit(f"mul i64 {slot}, {p.heads}")
@@ -177,13 +179,15 @@ class Block(Vectors, ABC):
         is_more = self.f.emit(f"fcmp ogt {self.vector.text} {x}, {y}")
         return self.f.select(self.vector, is_more, x, y)
 
-    def fade(self, states: str) -> None:
-        """Make fades of what scores of so many states have grown by."""
-        f = self.f
-        count = f.emit(f"mul i64 {states}, {self.p.heads}")
+    def fade(self, first: str, count: str) -> None:
+        """Make fades of what scores have grown by, of states from the first on."""
+        f, vector, itemsize = self.f, self.vector, self.p.vector_bytes // self.lanes
+        start, count = (f.emit(f"mul i64 {x}, {self.p.heads}") for x in (first, count))
+        start = f.offset(self.memory.fades, vector.element, start)
         with f.loop("0", count, str(self.lanes)) as loop:
-            fades = f.offset(self.memory.fades, self.vector.element, loop.index)
-            self._put(fades, 0, self._power(self._get(fades, 0)))
+            fades = f.offset(start, vector.element, loop.index)
+            x = self._power(f.load(vector, fades, itemsize))
+            f.store(vector, x, fades, itemsize)  # those behind are of groups that come later
 
     def powers(self, of: Of, seen: Seen) -> None:
         """The powers of a block's scores in their place; what came before fades."""

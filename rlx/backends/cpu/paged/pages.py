@@ -14,7 +14,7 @@ from ..loops.scope import memory_vector
 from .sizes import BLOCK, Sizes
 
 LINE, NEAR = 64, 2  # bytes of a line of cache; prefetches go to the second one
-TOGETHER = 8  # positions that are asked for together, if they are in one page
+TOGETHER = 4  # positions that are asked for together, if they are in one page
 KEY, VALUE = 1, 2  # pointers of a call; those of their scales come 5 later
 SCALES = 5
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ....ir.record import record
+from ....ir.record import record, replace
 from ..llvm.text import Function
 from .alone import Alone
 from .block import Memory, Of
@@ -32,6 +32,15 @@ class Own:
     low: str  # the first position that one of them sees
     high: str  # behind the last one
     following: Later  # the first positions of the text after this one
+
+
+@record
+class Asked:
+    """What is asked for of the next block: a part of some of its keys or values."""
+
+    which: int
+    part: int
+    parts: int
 
 
 class Tokens:
@@ -71,7 +80,7 @@ class Tokens:
         following = self._following(f.emit(f"add i64 {token}, {count}"), stop)
         is_few = f.emit(f"icmp slt i64 {count}, {MANY}")
         needed = f.emit(f"mul i64 {count}, {p.groups}")
-        fits = f.emit(f"and i1 {is_few}, {f.emit(f'icmp ule i64 {needed}, {p.slots}')}")
+        fits = f.emit(f"icmp ule i64 {needed}, {p.slots}")
         step = f.emit(f"select i1 {fits}, i64 {p.groups}, i64 1")
         with f.loop("0", str(p.groups), step) as groups:
             ends = [("i64", str(2**62)), ("i64", "0")]
@@ -81,7 +90,7 @@ class Tokens:
                 for memory, x in ((self.lows, span.low), (self.highs, span.high)):
                     f.do(f"store i64 {x}, ptr {f.offset(memory, 'i64', loop.index)}")
                 with f.loop("0", step) as inner:
-                    state = self._state(loop.index, inner.index, step)
+                    state = self._state(loop.index, inner.index, count)
                     row = f.emit(f"add i64 {f.emit(f'mul i64 {own}, {p.groups}')}, {groups.index}")
                     row = f.emit(f"add i64 {row}, {inner.index}")
                     self.results.load_queries(self.pointers[0], state, row)
@@ -116,12 +125,12 @@ class Tokens:
         end = f.emit(f"select i1 {goes_over}, i64 {other.end}, i64 {high}")
         return Later(table, first, end)
 
-    def _state(self, token: str, group: str, groups: str) -> str:
+    def _state(self, token: str, group: str, count: str) -> str:
+        """The state of a token, of so many, and a group: tokens of a group follow each other."""
         f = self.f
-        slot = f.emit(f"add i64 {f.emit(f'mul i64 {token}, {groups}')}, {group}")
-        return f.offset(
-            self.memory.states, self.p.vector.text, f.emit(f"mul i64 {slot}, {self.p.each}")
-        )
+        slot = f.emit(f"add i64 {f.emit(f'mul i64 {group}, {count}')}, {token}")
+        place = f.emit(f"mul i64 {slot}, {self.p.each}")
+        return f.offset(self.memory.states, self.p.vector.text, place)
 
     def _sums(self, state: str, place: int) -> str:
         return self.f.offset(state, self.p.vector.text, str(place))
@@ -131,7 +140,7 @@ class Tokens:
         """A loop over tokens and groups: numbers of both, and the state."""
         f = self.f
         with f.loop("0", own.count) as tokens, f.loop("0", own.groups) as groups:
-            yield tokens.index, groups.index, self._state(tokens.index, groups.index, own.groups)
+            yield tokens.index, groups.index, self._state(tokens.index, groups.index, own.count)
 
     def segment(self, own: Own, start: str, stop: str) -> None:
         """Compute the sums of positions from `start` on, before `stop`."""
@@ -140,44 +149,56 @@ class Tokens:
             self.results.clear(self._sums(state, p.sums))
         start = numbers.extreme("smax", start, f.emit(f"and i64 {own.low}, {-BLOCK}"))
         stop = numbers.extreme("smin", stop, own.high)
-        with f.loop(start, stop, str(BLOCK)) as blocks:
-            base = blocks.index
-            with f.when(own.is_few):
-                self._alone(own, base)
-            with f.when(f.emit(f"xor i1 {own.is_few}, true")):
-                self._together(own, base)
+        with f.when(own.is_few), f.loop(start, stop, str(BLOCK)) as blocks:
+            self._alone(own, blocks.index)
+        with f.when(f.emit(f"xor i1 {own.is_few}, true")), f.loop("0", own.groups) as groups:
+            with f.loop(start, stop, str(BLOCK)) as blocks:
+                self._together(own, groups.index, blocks.index)
 
     def _alone(self, own: Own, base: str) -> None:
         """What each token does with a block in its pages."""
         f, block = self.f, self.alone
-        self._each_token(own, base, [block.scores])
-        block.fade(f.emit(f"mul i64 {own.count}, {own.groups}"))
-        self._each_token(own, base, [block.powers, block.values])
+        of = Of("0", own.count, own.group, own.groups)
+        self._each_token(own, base, of, block.scores)
+        block.fade("0", f.emit(f"mul i64 {own.count}, {own.groups}"))
+        self._each_token(own, base, of, block.powers, block.values)
 
-    def _together(self, own: Own, base: str) -> None:
-        """What tokens do with the copy of a block."""
-        seen, block = self._seen(own, base, own.low, own.high), self.together
-        block.copy_keys(seen, own.group)
-        self._each_token(own, base, [block.scores], KEY)
-        block.fade(own.count)
-        self._each_token(own, base, [block.powers])
-        block.copy_values(seen, own.group)
-        self._each_token(own, base, [block.values], VALUE)
+    def _together(self, own: Own, number: str, base: str) -> None:
+        """What tokens do with the copy of a block of a group; they ask for the next one."""
+        f, block = self.f, self.together
+        group = f.emit(f"add i64 {own.group}, {number}")
+        first = f.emit(f"mul i64 {number}, {own.count}")
+        of = Of(first, own.count, group, "1")
+        seen = self._seen(own, base, own.low, own.high)
+        block.copy_keys(seen, group)
+        self._each_token(own, base, of, block.scores, asked=Asked(KEY, 0, 1))
+        block.fade(first, own.count)
+        self._each_token(own, base, of, block.powers, asked=Asked(VALUE, 0, 2))
+        block.copy_values(seen, group)
+        self._each_token(own, base, of, block.values, asked=Asked(VALUE, 1, 2))
 
     def _each_token(
-        self, own: Own, base: str, todo: Sequence[Callable[[Of, Seen], None]], asked: int = 0
+        self,
+        own: Own,
+        base: str,
+        of: Of,
+        *todo: Callable[[Of, Seen], None],
+        asked: Asked | None = None,
     ) -> None:
-        """What all tokens that see some of a block do with it; each asks for some of the next."""
+        """What all tokens that see some of a block do with it."""
         f = self.f
         with f.loop("0", own.count) as tokens:
             if asked:
-                part = own.group, tokens.index, own.count
-                self.pages.ask_for_part(asked, base, own.high, *part)
+                before, parts = (
+                    f.emit(f"mul i64 {own.count}, {n}") for n in (asked.part, asked.parts)
+                )
+                part = f.emit(f"add i64 {before}, {tokens.index}")
+                self.pages.ask_for_part(asked.which, base, own.high, of.first, part, parts)
             seen = self._seen(own, base, *self._ends(tokens.index))
             with f.when(f.emit(f"icmp slt i64 {seen.low}, {seen.high}")):
-                slot = f.emit(f"mul i64 {tokens.index}, {own.groups}")
+                slot = f.emit(f"add i64 {of.slot}, {tokens.index}")
                 for write in todo:
-                    write(Of(slot, own.group, own.groups), seen)
+                    write(replace(of, slot=slot), seen)
 
     def _seen(self, own: Own, base: str, low: str, high: str) -> Seen:
         """What is seen of a block."""
