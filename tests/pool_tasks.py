@@ -81,6 +81,14 @@ def take(size):
     return np.ones(size, np.uint8).nbytes
 
 
+def take_or_abort(size):
+    """Take memory as libraries of C++ do."""
+    try:
+        take(size)
+    except MemoryError:
+        os.abort()
+
+
 def remember(x):
     STATE.append(x)
 

@@ -337,7 +337,7 @@ def test_what_a_worker_needs_is_there_before_it_says_so(path, monkeypatch):
 def test_a_worker_that_starts_while_all_are_closed_is_told():
     ends, sent = threading.Event(), []
 
-    def start():
+    def start(memory):
         ends.set()  # as `close` does, and then
         lane.post(wire.Stop())
         connection = SimpleNamespace(send_bytes=sent.append, recv_bytes=lambda most: heard[0])
@@ -347,13 +347,27 @@ def test_a_worker_that_starts_while_all_are_closed_is_told():
         assert how == "was ended"
 
     heard = [wire.to_bytes(wire.Failed(KeyError("mine")))]
-    lane = lanes.Lane(start)  # type: ignore[arg-type]
+    lane = lanes.Lane(start, None)  # type: ignore[arg-type]
     lane.run(lanes.Heard(lose, lose, lose), ends)  # type: ignore[arg-type]
     assert sent == [wire.to_bytes(wire.Stop())]
 
 
 def nothing() -> Engine:
     raise rlx.FileMissingError("there is no model", fix="make one")
+
+
+def greedy(path: str) -> Engine:
+    """An engine that needs memory to begin."""
+    np.ones(3 * 10**8, "uint8")
+    return make(path)
+
+
+def test_memory_that_is_too_little_for_workers_to_begin_is_named(path, alone):
+    model = rlx.models.load(path)
+    with pytest.raises(rlx.WorkerLostError) as caught:
+        Workers(model, functools.partial(greedy, str(path)), 1, memory=10**8)
+    assert "memory is 100000000 bytes, too little for a worker to begin" in str(caught.value)
+    assert 'it takes 200 to 400 MB\n  fix    give memory="762M" or so' in str(caught.value)
 
 
 def test_workers_that_cannot_begin(path, monkeypatch):

@@ -105,6 +105,37 @@ def test_memory_that_starts_no_thread_is_refused():
     assert "allow 32M or more" in str(caught.value)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
+@pytest.mark.parametrize("take", [tasks.take, tasks.take_or_abort])
+def test_memory_that_is_too_little_to_begin_is_named(take):
+    with rlx.WorkerPool(1, memory=10**8, initializer=take, initargs=(3 * 10**8,)) as small:
+        with pytest.raises(rlx.WorkerLostError) as caught:
+            small.submit(tasks.square, 3).result()
+        assert str(caught.value) == (
+            "memory is 100000000 bytes, too little for a worker to begin: it takes 200 to 400 MB\n"
+            '  fix    give memory="762M" or so, since what it computes takes some, too; '
+            "or leave it out"
+        )
+        with pytest.raises(rlx.WorkerLostError, match="too little"):
+            small.submit(tasks.square, 3).result()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
+def test_an_initializer_that_more_memory_does_not_help_keeps_its_error():
+    with rlx.WorkerPool(1, memory="64M", initializer=tasks.fails, initargs=(OSError,)) as small:
+        with pytest.raises(rlx.WorkerLostError, match="the initializer failed") as caught:
+            small.submit(tasks.square, 3).result()
+        assert isinstance(caught.value.__cause__, OSError)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
+def test_a_call_that_ends_workers_may_lack_memory():
+    with rlx.WorkerPool(1, memory="64M") as small:
+        with pytest.raises(rlx.WorkerLostError, match="SIGABRT") as caught:
+            small.submit(tasks.take_or_abort, 10**8).result()
+        assert "nor take over 67108864 bytes" in str(caught.value)
+
+
 def test_time_is_bounded():
     with rlx.WorkerPool(1, timeout=3.0) as hurried:
         with pytest.raises(rlx.TaskTimeoutError, match=r"slow took more than 3 seconds") as caught:

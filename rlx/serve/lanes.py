@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import math
@@ -14,6 +15,7 @@ from ..ir.errors import WorkerLostError
 from ..workers.pool import FIRST_PAUSE, LONGEST_PAUSE, MOST_STARTS, advice
 from ..workers.process import KILLED, STOPPED, Process
 from ..workers.rings import Torn
+from ..workers.shortage import shortage
 from .engine import Ticket
 from .weight_files import WeightFiles
 from .weights import Handle
@@ -125,10 +127,13 @@ class Job:
 
 @final
 class Lane:
-    """A worker that `start` starts, replaced when it dies, and who hears it."""
+    """A worker, which is replaced when it dies, and the thread that hears it.
 
-    def __init__(self, start: Callable[[], Process]) -> None:
-        self._start = start
+    `start` starts one that may take so many bytes, which are `memory`.
+    """
+
+    def __init__(self, start: Callable[[int | None], Process], memory: int | None) -> None:
+        self._start, self._memory = start, memory
         self.process: Process | None = None
         self.is_ready, self.since = False, 0.0  # when it became so
         self.jobs: dict[int, Job] = {}
@@ -147,15 +152,14 @@ class Lane:
             self._outbox = queue.SimpleQueue()  # who sets `ends` posts a `Stop` after that
             if ends.is_set():
                 return
-            how = self._life_of_one(heard)
+            how, failure = self._life_of_one(heard)
             unborn, has_begun = unborn + 1, has_begun or self.is_ready
-            if has_begun:  # so another one will begin, sooner or later
-                self.failure = None
-            elif unborn == MOST_STARTS and self.failure is None:
-                self.failure = WorkerLostError(
-                    f"{unborn} workers ended before they began: the last one {how}",
-                    fix=advice(how),
-                )
+            if failure is None and unborn == MOST_STARTS:
+                what = f"{unborn} workers ended before they began: the last one {how}"
+                failure = WorkerLostError(what, fix=advice(how))
+            if failure is not None and not has_begun:  # else another one will begin sooner or later
+                begins = functools.partial(self._begins, ends)
+                self.failure = shortage(self._memory, begins) or failure
             heard.lose(self, how)
             ends.wait(self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
@@ -203,35 +207,51 @@ class Lane:
         self.is_ready = False
         return jobs, blamed
 
-    def _life_of_one(self, heard: Heard) -> str:
-        """Start a worker and hear it to its end; how it ended."""
+    def _life_of_one(self, heard: Heard) -> tuple[str, Exception | None]:
+        """Start a worker and hear it to its end: how it ended, and why it could not begin."""
         try:
-            self.process = process = self._start()
+            self.process = process = self._start(self._memory)
         except Exception as error:  # no memory, or no place for a process
-            self.failure = error
-            return str(error)
-        outbox = self._outbox
+            return str(error), error
+        outbox, failure = self._outbox, None
         sender = threading.Thread(target=_send, args=(process, outbox), daemon=True)
         sender.start()
         try:
-            self._hear(process, heard)
+            failure = self._hear(process, heard)
         except Exception as error:  # it has ended, or what it said cannot be understood
             if isinstance(error, Torn) or not isinstance(error, EOFError | OSError):
                 process.kill(f"was ended after {type(error).__name__}: {error}")
         outbox.put(None)
         sender.join()
-        return process.end()
+        return process.end(), failure
 
-    def _hear(self, process: Process, heard: Heard) -> None:
-        """Hear a worker; an error says that nothing more will come."""
+    def _hear(self, process: Process, heard: Heard) -> Exception:
+        """Hear a worker; an error says that nothing more will come.
+
+        Returns the error because of which it could not begin.
+        """
         began = _heard(process)
         if isinstance(began, Failed):
-            self.failure = began.error
-            return
+            return began.error
         heard.begin(self, began)
         while True:
             heard.tell(self, _heard(process))
             self._pause = FIRST_PAUSE
+
+    def _begins(self, ends: threading.Event, memory: int) -> bool:
+        """Whether a worker begins that may take so many bytes."""
+        if ends.is_set():
+            return False
+        try:
+            self.process = process = self._start(memory)
+        except Exception:  # no memory, or no place for a process
+            return False
+        try:
+            return not isinstance(_heard(process), Failed)
+        except Exception:
+            return False
+        finally:
+            process.end()
 
 
 def _heard(process: Process) -> Any:

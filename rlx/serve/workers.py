@@ -97,13 +97,14 @@ class Workers(Writer):
         self._max_waiting = count_of("max_waiting", max_waiting, 1)
         bound = None if memory is None else bytes_of("Workers: memory", memory)
         check_memory(bound)
+        self._memory = bound
         given = callable_of("Workers: make", make), seconds("Workers: patience", patience)
         pickled(make, "Workers: make")
         each = max(1, processors() // count) if threads is None else threads
         each = count_of("Workers: threads", each, 1)
 
-        def start() -> Process:
-            return Process(serve, *given, memory=bound, threads=each)
+        def start(memory: int | None) -> Process:
+            return Process(serve, *given, memory=memory, threads=each)
 
         self.error: BaseException | None = None  # why there are no workers any more
         self.ends = threading.Event()
@@ -118,7 +119,7 @@ class Workers(Writer):
         self._files = WeightFiles()
         self._news = threading.Condition(threading.RLock())
         self._swap = threading.Lock()  # held by who writes weights
-        self._lanes = [Lane(start) for _ in range(count)]
+        self._lanes = [Lane(start, bound) for _ in range(count)]
         heard = Heard(self._begin, self._hear, self._lose), self.ends
         self._threads = [
             threading.Thread(target=lane.run, args=heard, name="rlx.serve", daemon=True)
@@ -197,7 +198,7 @@ class Workers(Writer):
     def _check_room(self, job: Job) -> None:
         """Raise an error if there is no room for a request."""
         if self._refused and (killed := self._refused.get(job.key)):
-            raise _refusal(killed)
+            raise _refusal(killed, self._memory)
         check_fits(self._pages, job.ticket.request)
         assert self._began is not None
         room = self._began.sequences * sum(lane.is_ready for lane in self._lanes)
@@ -370,7 +371,7 @@ class Workers(Writer):
         while len(self._refused) >= MOST_REFUSED:
             del self._refused[next(iter(self._refused))]
         self._refused[job.key] = job.killed
-        job.ticket.error = _refusal(job.killed, f": the last one {how}")
+        job.ticket.error = _refusal(job.killed, self._memory, f": the last one {how}")
         job.end("error")
         self._forget(job)
 
@@ -428,8 +429,9 @@ class Workers(Writer):
         return wanted if wanted in found else min(found, key=lambda x: len(x.jobs), default=None)
 
 
-def _refusal(killed: int, how: str = "") -> WorkerLostError:
+def _refusal(killed: int, memory: int | None, how: str = "") -> WorkerLostError:
+    more = "" if memory is None else f"give the workers more memory than {memory} bytes, or "
     return WorkerLostError(
         f"{killed} workers died over the request{how}",
-        fix="report it with its prompt and options; other requests go on",
+        fix=f"{more}report it with its prompt and options; other requests go on",
     )

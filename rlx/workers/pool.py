@@ -19,6 +19,7 @@ from ..ir.errors import ArgumentError, TaskTimeoutError, WorkerLostError
 from ..trace.arguments import bytes_of, callable_of, count_of, members, wrong
 from ..trace.axes import number
 from .process import ENDED, LATE, Life, Process, check_memory, is_orphan
+from .shortage import shortage
 
 MOST_KILLS = 2  # workers that a task may kill
 MOST_STARTS = 3  # times that a worker may end before it begins
@@ -63,7 +64,8 @@ class WorkerPool(Executor):
 
     What a function raises is raised by `Future.result`, with the worker's traceback in a note. A
     call whose worker dies is given to another one, so it may run twice; one that kills two workers
-    raises a `WorkerLostError`. So do all if three workers in a row die before they begin.
+    raises a `WorkerLostError`. So do all if three workers in a row die before they begin, and if
+    `memory` is too little for that.
     A `with` block waits for all calls; if it is left by an error, what still runs is killed.
     Arguments of the wrong kind are an `ArgumentError` or `AttributeValueError`.
 
@@ -97,10 +99,10 @@ class WorkerPool(Executor):
         self._shared = _Shared(limit)
         given = silence, pickled((first, arguments, {}), "the initializer")
 
-        def start() -> Process:
-            return Process(work, *given, memory=bound, threads=threads)
+        def start(memory: int | None) -> Process:
+            return Process(work, *given, memory=memory, threads=threads)
 
-        places = [_Place(self._shared, start) for _ in range(count)]
+        places = [_Place(self._shared, start, bound) for _ in range(count)]
         self._threads = [
             threading.Thread(target=x.run, name="rlx.WorkerPool", daemon=True) for x in places
         ]
@@ -247,8 +249,10 @@ class _Shared:
 class _Place:
     """A thread's worker: replaced when it dies, each time after a longer pause."""
 
-    def __init__(self, shared: _Shared, start: Callable[[], Process]) -> None:
-        self._shared, self._start = shared, start
+    def __init__(
+        self, shared: _Shared, start: Callable[[int | None], Process], memory: int | None
+    ) -> None:
+        self._shared, self._start, self._memory = shared, start, memory
         self._process: Process | None = None
         self._deaths = 0  # in a row
 
@@ -286,9 +290,10 @@ class _Place:
             process.expect(None)
             self._deaths = 0
             return _value(answer)
+        more = "" if self._memory is None else f", nor take over {self._memory} bytes"
         raise WorkerLostError(
             f"{task.name} killed {MOST_KILLS} workers: the last one {how}",
-            fix="call it in this process to see why; what it does must not end its process",
+            fix=f"call it in this process to see why; it must not end its process{more}",
         )
 
     def _ready(self) -> Process:
@@ -299,7 +304,7 @@ class _Place:
             self._lost(self._process)
         how = ""
         for _ in range(MOST_STARTS):
-            process = self._begun()
+            process = self._begun(self._memory)
             try:
                 answer = process.connection.recv_bytes()
             except (EOFError, OSError):
@@ -314,16 +319,27 @@ class _Place:
 
     def _fail(self, what: str, fix: str, answer: bytes | None = None) -> NoReturn:
         cause = None if answer is None else _unpacked(answer)[1]
-        error = WorkerLostError(what, fix=fix)
+        self._deaths = 0  # no pause before what is tried
+        error = shortage(self._memory, self._begins) or WorkerLostError(what, fix=fix)
         self._shared.fail(error)
         raise error from cause
 
-    def _begun(self) -> Process:
+    def _begins(self, memory: int) -> bool:
+        """Whether a worker begins that may take so many bytes."""
+        process = self._begun(memory)
+        try:
+            return process.connection.recv_bytes() == READY
+        except (EOFError, OSError):
+            return False
+        finally:
+            self._lost(process)
+
+    def _begun(self, memory: int | None) -> Process:
         """A new worker, after a pause if others died."""
         pause = FIRST_PAUSE * 2.0 ** min(self._deaths - 1, 9) if self._deaths else 0
         if self._shared.ends.wait(min(pause, LONGEST_PAUSE)):
             raise WorkerLostError("the pool was left by an error", fix="make another one")
-        self._process = process = self._start()
+        self._process = process = self._start(memory)
         self._shared.processes.add(process)
         if self._shared.ends.is_set():
             process.kill(ENDED)
