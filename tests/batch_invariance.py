@@ -4,7 +4,8 @@
 
 prints a table: for each family of ops, dtype and way to hold the weights whether a row alone and
 among others has the same bits under `jit(deterministic="batch")`, and how many times as fast as
-the same program without it that is (medians of runs in turns). `--page` writes it into the page.
+the same program without it that is (medians of processor time, of runs in turns). `--page` writes
+it into the page.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def differing(family: Family, dtype: str, how: str, rows: Sequence[int], most: i
 
 
 def ratio(family: Family, dtype: str, how: str, count: int, seconds: float) -> float:
-    """How many times as fast as the fast mode: medians of turns."""
+    """How many times as fast as the fast mode: medians of processor time, in turns."""
     x, weights = family.arrays(dtype, count)
     runs = [held(family, how, weights, options) for options in ({}, {"deterministic": "batch"})]
     x = rlx.array(x)
@@ -173,10 +174,10 @@ def ratio(family: Family, dtype: str, how: str, count: int, seconds: float) -> f
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times[0]) < 7:
         for run, found in zip(runs, times, strict=True):
-            before = time.perf_counter()
+            before = time.process_time()
             for _ in range(again):
                 run(x)
-            found.append(time.perf_counter() - before)
+            found.append(time.process_time() - before)
     fast, alike = map(statistics.median, times)
     return fast / alike
 

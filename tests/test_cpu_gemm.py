@@ -380,6 +380,14 @@ def test_rows_that_meet_turned_columns_are_widened_once(m: int, dtype: str) -> N
     assert kind_of(plan) == ("columns" if m <= 8 or host().vector_bytes == 64 else "packed")
 
 
+def test_rows_in_the_first_cache_meet_columns_that_crowd_in_dot_products() -> None:
+    """Each pair of columns reads all rows again: that is dear where they are not at hand."""
+    device = replace(host(), vector_bytes=64, vector_registers=32, l1=48 << 10)
+    for k, kind in ((1024, "dots"), (2048, "columns")):
+        a, b = stored((8, k), "rows", "float32", 1), stored((k, 64), "columns", "float32", 2)
+        assert kind_of(GemmPlan.of(problem_of(a, b, 0, "float32", "float32"), device)) == kind
+
+
 @pytest.mark.parametrize(
     ("size", "dtype"),
     [

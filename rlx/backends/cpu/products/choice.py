@@ -263,7 +263,7 @@ def _few_rows(problem: Problem, host: Host, swapped: bool) -> Blocking:
     """
     crowds = not _holds_lines(problem, host, host.lanes(problem.itemsize))
     a_bytes = problem.m * problem.k * problem.itemsize
-    is_fast = problem.m >= 7 and (not crowds or a_bytes > 2 * host.l1)
+    is_fast = problem.m >= 7 and (not crowds or a_bytes > host.l1)
     if _in_pairs(problem, host):
         is_fast = problem.m >= (7 if crowds else 3)
     is_fast = problem.m > NARROW or (is_fast and _most_rows(problem, host) > NARROW)
