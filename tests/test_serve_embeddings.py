@@ -114,10 +114,10 @@ def test_who_takes_too_long_or_leaves_is_not_computed_any_more():
             return {"type": "http.disconnect"}
 
         embeddings = Embeddings(encoder, "model", 1, 20.0)  # type: ignore[arg-type]
-        work = embeddings.answer({"input": [[i] * 600 for i in range(1, 5)]})
+        work = embeddings.answer(*embeddings.checked({"input": [[i] * 600 for i in range(1, 5)]}))
         assert await unless_left(Request({"type": "http"}, receive), work) is None
         encoder.goes_on.release(5)
-        await embeddings.answer({"input": [7]})
+        await embeddings.answer(*embeddings.checked({"input": [7]}))
         return encoder.computed
 
     assert [len(x) for x in asyncio.run(left())] == [1, 1]

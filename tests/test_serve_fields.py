@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -126,11 +127,34 @@ def test_bodies_that_come_late_or_never(monkeypatch):
             return last or await asyncio.sleep(20)
 
         with pytest.raises(BadRequest) as caught:
-            await one.body(Request({"type": "http"}, receive))
+            await one.body(Request({"type": "http"}, receive), len)
         return caught.value.status
 
     assert asyncio.run(status(None)) == 408
     assert asyncio.run(status({"type": "http.disconnect"})) == door.LEFT
+
+
+@pytest.mark.parametrize("size", [door.LARGE - 1, door.LARGE])
+def test_large_bodies_are_read_while_the_event_loop_goes_on(size):
+    one, goes_on = door.Door([], 1 << 20), threading.Event()
+    is_large = size >= door.LARGE
+
+    async def test() -> Any:
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"[1, 2.5, {}]".ljust(size)}
+
+        def check(body: Any) -> Any:
+            assert goes_on.wait(10 if is_large else 0) == is_large
+            if body != [1, 2.5, {}]:
+                raise BadRequest("not what was sent")
+            return "checked"
+
+        asyncio.get_running_loop().call_later(0.01, goes_on.set)
+        return await one.body(Request({"type": "http"}, receive), check)
+
+    turn = sys.getswitchinterval()
+    assert asyncio.run(test()) == "checked"
+    assert sys.getswitchinterval() == turn
 
 
 def test_a_body_has_few_lists_and_objects(address):

@@ -144,7 +144,7 @@ def _keep_garbage_in_children() -> None:
         os.register_at_fork(after_in_child=gc.freeze)
 
 
-# -- settings of the whole process that hold while code is made ------------------------------------
+# -- settings of the whole process that hold for a while -------------------------------------------
 
 TURN = 0.0001  # seconds a thread runs Python code while others wait
 PutBack = Callable[[], None]

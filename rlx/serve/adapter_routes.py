@@ -13,7 +13,9 @@ from .openai_api import BadRequest
 MOST_LETTERS = 1024  # of a name or path
 
 
-async def load(adapters: Adapters | None, folder: Path | None, body: Any, taken: str) -> str:
+async def load(
+    adapters: Adapters | None, folder: Path | None, body: dict[str, Any], taken: str
+) -> str:
     """Attach the adapter that a `body` asks for.
 
     It has `lora_name` and `lora_path`. Only files of the `folder` can be asked for, none without
@@ -40,7 +42,7 @@ async def load(adapters: Adapters | None, folder: Path | None, body: Any, taken:
     return f"Success: LoRA adapter '{name}' added successfully."
 
 
-def unload(adapters: Adapters | None, folder: Path | None, body: Any) -> str:
+def unload(adapters: Adapters | None, folder: Path | None, body: dict[str, Any]) -> str:
     """Drop the adapter that a `body` names as `lora_name`; returns what to say of it.
 
     Callers drop none where they may load none. Raises a `BadRequest`.
@@ -61,9 +63,14 @@ def _open(adapters: Adapters | None, folder: Path | None) -> tuple[Adapters, Pat
     return adapters, folder
 
 
-def _text(body: Any, name: str) -> str:
+def names(body: Any) -> dict[str, Any]:
+    """The `body` of a request that names an adapter; others raise a `BadRequest`."""
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
+    return body
+
+
+def _text(body: dict[str, Any], name: str) -> str:
     found = body.get(name)
     if not isinstance(found, str) or not found:
         raise BadRequest(f"{name} must be a text", name)

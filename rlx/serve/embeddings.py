@@ -47,11 +47,8 @@ class Embeddings:
         self._thread = ThreadPoolExecutor(1, "rlx.embeddings")
         self._asked = 0  # requests without an answer: one is computed, the others wait
 
-    async def answer(self, body: Any) -> bytes:
-        """The JSON that answers a `body`; a wrong one raises a `BadRequest`."""
-        if not isinstance(body, dict):
-            raise BadRequest("the body must be a JSON object")
-        texts, is_packed = self._checked(body)
+    async def answer(self, texts: list[Any], is_packed: bool) -> bytes:
+        """The JSON that answers for `texts`, in base64 if it `is_packed`."""
         if self._asked > self._most:
             what = f"{self._most} requests wait already"
             raise BadRequest(what, status=429, code="queue_full")
@@ -88,8 +85,13 @@ class Embeddings:
         write = _packed if is_packed else _listed
         return [write(vector) for vector in self._encoder.encode(ids).host()]
 
-    def _checked(self, body: dict[str, Any]) -> tuple[list[Any], bool]:
-        """The texts, and whether vectors are asked for in base64."""
+    def checked(self, body: Any) -> tuple[list[Any], bool]:
+        """The texts in a `body`, and whether vectors are asked for in base64.
+
+        A wrong one raises a `BadRequest`.
+        """
+        if not isinstance(body, dict):
+            raise BadRequest("the body must be a JSON object")
         for name in body.keys() - KNOWN:
             raise BadRequest(f"unrecognized request argument: {name[:100]}", name[:100])
         for name in ("model", "user"):
@@ -126,7 +128,8 @@ def embedding_route(
         if not is_open():
             raise BadRequest("the server is shutting down", status=503)
         door.tenant(request)
-        found = await unless_left(request, embeddings.answer(await door.body(request)))
+        asked = await door.body(request, embeddings.checked)
+        found = await unless_left(request, embeddings.answer(*asked))
         return (
             Response(status_code=LEFT)
             if found is None

@@ -7,6 +7,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any, final
 
@@ -112,7 +113,7 @@ class Server:
         if self.engine.error is not None:  # nobody would compute it
             raise BadRequest("the engine has failed", status=503)
         tenant = self.door.tenant(request)
-        asked = api.asked(await self.door.body(request), is_chat)
+        asked = await self.door.body(request, partial(api.asked, is_chat=is_chat))
         self._check_model(asked.model)
         calls = None if asked.tools is None else self._calls(asked.tools)
         listeners = await self.submit(request, asked, tenant)
@@ -142,16 +143,15 @@ class Server:
     async def load(self, request: Request) -> Response:
         """Attach the adapter that a `request` asks for."""
         self.door.tenant(request)
-        body = await self.door.body(request)
+        body = await self.door.body(request, adapter_routes.names)
         told = await adapter_routes.load(self.engine.adapters, self._folder, body, self.name)
         return PlainTextResponse(told)
 
     async def unload(self, request: Request) -> Response:
         """Drop the adapter that a `request` names."""
         self.door.tenant(request)
-        return PlainTextResponse(
-            adapter_routes.unload(self.engine.adapters, self._folder, await self.door.body(request))
-        )
+        body = await self.door.body(request, adapter_routes.names)
+        return PlainTextResponse(adapter_routes.unload(self.engine.adapters, self._folder, body))
 
     def _check_model(self, name: str | None) -> None:
         if name not in (None, self.name) and name not in (self.engine.adapters or ()):
