@@ -19,6 +19,7 @@ from gguf_writer import gguf, row
 from many_models import some_text
 
 from rlx import io
+from rlx.io.tokenizer import CONTROLS
 
 WHERE = "tokenizer.ggml."
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
@@ -115,6 +116,22 @@ def check_pieces(vocabularies: int, texts: int, seed: int = 0) -> int:
                 compared += 1
         other.close()
     return compared
+
+
+def check_controls(seed: int = 0) -> int:
+    """Compare tokens of names that are no text, whatever a file says; how many names were."""
+    rng = random.Random(seed)
+    for name in sorted(CONTROLS):
+        for kind in (NORMAL, CONTROL, USER):
+            found = {"<unk>": (0.0, UNKNOWN), "a": (0.0, NORMAL), name: (-1.0, kind)}
+            found |= {f"<0x{byte:02X}>": (0.0, BYTE) for byte in range(256)}
+            with tempfile.TemporaryDirectory() as folder:
+                tokenizer, other = opened(Path(folder), rows_of(found, rng))
+            for parse in (False, True):
+                text = f"a{name}b"
+                assert tokenizer.encode(text, parse_special=parse) == other.encode(text, parse)
+            other.close()
+    return len(CONTROLS)
 
 
 # -- bytes and words -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings, strategies as st
 from many_models import check_tokens, check_vocabularies, some_text
-from many_tokenizers import check_patterns, check_pieces, check_words
+from many_tokenizers import check_controls, check_patterns, check_pieces, check_words
 from real_models import minilm_path
 
 import rlx
@@ -115,6 +115,14 @@ def test_a_letter_of_which_a_byte_has_no_token_is_unknown():
     assert names(tokenizer, metadata, "abéê") == ["ab", "<unk>", "<0xC3>", "<0xAA>"]
 
 
+def test_the_end_of_a_turn_is_no_text_even_if_the_file_says_so():
+    tokens = [*bytes_metadata()[WHERE + "tokens"], "<|im_end|>"]
+    tokenizer = Tokenizer.from_gguf(bytes_metadata(tokens=tokens, token_type=None))
+    assert tokenizer.special == {"<|end|>": 1, "<|im_end|>": len(tokens) - 1}
+    ids = tokenizer.encode("he<|im_end|>", parse_special=True)
+    assert ids[-1] == len(tokens) - 1 and tokenizer.decode(ids) == "he"
+
+
 def test_the_longest_names_are_found_first():
     """The library finds the first in the text."""
     metadata = odd_metadata("a", "d", "ab", "bcd", kinds=[1, 1, 4, 4])
@@ -215,6 +223,7 @@ def test_a_file_of_hugging_face_is_read(tmp_path):
         ({"merges": ["he"]}, "the merge 'he'"),
         ({"merges": 7}, "no list of merges"),
         ({"token_type": np.ones(3)}, "kinds of another number"),
+        ({"token_type": np.full(264, "x")}, "kinds of tokens are no numbers"),
         ({"bos_token_id": 10**6}, "bos token is .1000000"),
         ({"eos_token_id": "x"}, "eos token is .x"),
     ],
@@ -269,6 +278,7 @@ def test_random_vocabularies_have_the_tokens_of_llama_cpp():
     assert check_pieces(100, 20) > 1000
     assert check_patterns(["", "gpt-2", "smollm", "llama-bpe", "glm4", "qwen2"], 100) == 600
     assert check_words(10, 50) == 500
+    assert check_controls() > 40
 
 
 def test_mutated_vocabularies_make_tokenizers_or_are_refused():

@@ -53,6 +53,19 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 }
 UNKNOWN_TOKEN, CONTROL, USER_DEFINED = 2, 3, 4  # kinds of tokens
 NO_TEXT = (UNKNOWN_TOKEN, CONTROL)
+# tokens that are no text, even where a file calls them text, as many do by mistake
+CONTROLS = frozenset(
+    """
+    <|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> </s>
+    <|endoftext|> <|eom_id|> <EOT> _<EOT> [EOT] [EOS] <|end_of_text|> <end_of_utterance> <eos>
+    <|fim_prefix|> <fim-prefix> <fim_prefix> <PRE> ▁<PRE> <\uff5cfim▁begin\uff5c>
+    <|fim_suffix|> <fim-suffix> <fim_suffix> <SUF> ▁<SUF> <\uff5cfim▁hole\uff5c>
+    <|fim_middle|> <fim-middle> <fim_middle> <MID> ▁<MID> <\uff5cfim▁end\uff5c>
+    <|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD] <|fim_repo|> <|repo_name|> <fim-repo> <REPO>
+    <|code_prefix|> <|code_suffix|> <|code_middle|> <|prefix|> <|suffix|> <|middle|>
+    <reponame> <|file_sep|> <\uff5cend▁of▁sentence\uff5c>
+""".split()
+)
 NAMES = ("bos", "eos", "eot", "unknown", "padding")
 WHERE = "tokenizer.ggml."
 MOST_LETTERS = 1024  # of a token that others are merged to
@@ -110,6 +123,10 @@ class Tokenizer:
         kinds = np.zeros(len(tokens), int) if kinds is None else np.asarray(kinds)
         if kinds.shape != (len(tokens),):
             refuse(f"the file has {len(tokens)} tokens, but kinds of another number")
+        if kinds.dtype.kind not in "iuf":
+            refuse("the kinds of tokens are no numbers")
+        are_controls = np.array([x in CONTROLS for x in tokens], bool)
+        kinds = np.where(are_controls, CONTROL, kinds)
         inner, encode = BUILDERS[kind](metadata, tokens, kinds)
         special = {tokens[i]: int(i) for i in np.flatnonzero(np.isin(kinds, NO_TEXT))}
         # those of users, such as runs of spaces, are found in every text, and are text
