@@ -126,6 +126,19 @@ def test_a_machine_of_another_speed_has_the_same_prices_while_prompts_come(facto
     assert max(longest[-200:]) < 2.0  # it is `stretch`, and what a size of steps adds
 
 
+def test_steps_of_few_texts_say_nothing_about_those_of_many():
+    costs = given = Costs(4.0, 700.0, 1000.0, stretch=1.75)
+    pace, alone = Pace(), {1: 1.5, 8: 1.0}  # by how much they take longer than their costs say
+    for count, others, dear in ((1, 0, 1.0), (1, 6, 0.5), (8, 0, 1.0), (8, 6, 1.0), (1, 0, 0.5)):
+        for _ in range(40):
+            chunks = step_of(others, 0)[8 - count :]
+            writing = alone[count] * given.writes(count, 100 * count)
+            reading = given.price(count, others, 0) if others else 0.0
+            seconds = writing + reading * (1.0 if count == 8 else 0.75)
+            costs = pace.mended(costs, chunks, seconds)
+        assert costs.dear == pytest.approx(dear)
+
+
 def test_no_chunk_is_compared_with_others(monkeypatch):
     def compared(one, other):
         raise AssertionError("for 256 texts that takes 5 ms of each step")

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import final
 
 from ..ir.record import replace
-from .costs import Costs
+from .costs import Costs, few_sizes
 from .scheduler import Chunk
 
 LATELY = 31  # steps whose median counts: a few that were disturbed change nothing
-LEAST = 8  # of them, before they tell anything
+ALONE = 15  # of those without prompts: while these come without a pause, one in 32
+LEAST = 8  # of each, before they tell anything
 CHEAP, DEAR = 0.25, 4.0  # bounds of what steps may tell
 
 
@@ -21,13 +22,13 @@ class Pace:
     """Compares the steps of an engine with what they should have cost.
 
     Steps in which texts are written alone tell how long a unit of costs is, and those in which
-    prompts are read beside them how `dear` these are. Pure bookkeeping, without a clock.
+    prompts are read beside them how `dear` these are. Steps of about as many texts are compared:
+    fewer may take longer than their costs say. Pure bookkeeping, without a clock.
     """
 
     def __init__(self) -> None:
-        # seconds of one; few, since a step in 32 tells them while prompts come without a pause
-        self._units: deque[float] = deque(maxlen=LEAST)
-        self._prices: deque[float] = deque(maxlen=LATELY)  # of prompts
+        # by the number of texts: seconds of a unit, and prices of prompts
+        self._known: dict[int, tuple[deque[float], deque[float]]] = {}
 
     def mended(self, costs: Costs, chunks: Sequence[Chunk], seconds: float) -> Costs:
         """The `costs` after a step of some `chunks`, which took so many `seconds`."""
@@ -44,14 +45,12 @@ class Pace:
         for chunk in prompts:
             reading += costs.price(taken, len(chunk.tokens), chunk.start) / costs.dear
             taken += len(chunk.tokens)
+        new = deque[float](maxlen=ALONE), deque[float](maxlen=LATELY)
+        units, prices = self._known.setdefault(few_sizes(len(texts)), new)
         if not reading:
-            self._units.append(seconds / writing)
-            return costs
-        if len(self._units) < LEAST:
-            return costs
-        unit = statistics.median(self._units)
-        self._prices.append((seconds / unit - writing) / reading)
-        if len(self._prices) < LEAST:
-            return costs
-        dear = min(max(statistics.median(self._prices), CHEAP), DEAR)
-        return replace(costs, dear=dear)
+            units.append(seconds / writing)
+        elif len(units) >= LEAST:
+            prices.append((seconds / statistics.median(units) - writing) / reading)
+        dear = statistics.median(prices) if len(prices) >= LEAST else 1.0
+        dear = min(max(dear, CHEAP), DEAR)
+        return costs if dear == costs.dear else replace(costs, dear=dear)
