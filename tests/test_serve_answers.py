@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+import rlx
 from rlx.models.generation import Completion
 from rlx.serve import openai_api as api
 from rlx.serve.answers import Answer
 from rlx.serve.bad_request import BadRequest
-from rlx.serve.bodies import MOST_PARTS, parts_of
+from rlx.serve.bodies import MOST_DEPTH, MOST_PARTS, depth_of, parts_of
 from rlx.serve.messages import messages_of
 
 PIECES = ["text", '"text"', 'a "b" \\ \n\0', "ä€😀", " ", "data: {"]
@@ -79,6 +80,8 @@ def test_lists_and_objects_are_counted_outside_of_texts():
     assert parts_of(b"[" * many) == many
     assert parts_of(json.dumps(["[{" * many, '\\"[', "\\"]).encode()) == 1
     assert parts_of(json.dumps({'"': [[], {}] * many}).encode()) == 2 * many + 2
+    assert depth_of(json.dumps(["[{" * many, '\\"[', "\\", [[], {}] * many]).encode()) == 3
+    assert depth_of(b'{"":[' * many) == 2 * many
 
 
 def test_arguments_of_calls_are_bounded_together():
@@ -90,3 +93,19 @@ def test_arguments_of_calls_are_bounded_together():
     with pytest.raises(BadRequest, match="arguments of calls have over") as caught:
         messages_of({"messages": [message, message]})
     assert caught.value.status == 413
+
+
+def test_arguments_of_calls_are_no_deeper_than_bodies():
+    """Templates would fail on them."""
+    for depth in (MOST_DEPTH, MOST_DEPTH + 1, 900):
+        given = '{"":' * depth + "1" + "}" * depth
+        call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": given}}
+        messages = [{"role": "assistant", "tool_calls": [call]}]
+        if depth > MOST_DEPTH:
+            with pytest.raises(BadRequest, match="arguments has over 256 lists"):
+                messages_of({"messages": messages})
+            continue
+        (read,) = messages_of({"messages": messages})
+        template = rlx.io.ChatTemplate("{{ messages[0].tool_calls | tojson }}")
+        tokenizer: Any = SimpleNamespace(special={}, encode=lambda text: [*text.encode()])
+        assert bytes(template.encode(tokenizer, [read])).count(b"{") == depth + 2

@@ -134,14 +134,26 @@ def test_bodies_that_come_late_or_never(monkeypatch):
     assert asyncio.run(status({"type": "http.disconnect"})) == door.LEFT
 
 
+def come(body: bytes, leaves: asyncio.Event | None = None) -> Any:
+    """What gives a body, and then who sent it stays, or leaves."""
+    parts = [{"type": "http.request", "body": body}]
+
+    async def receive() -> Any:
+        if parts:
+            return parts.pop()
+        await (asyncio.Event() if leaves is None else leaves).wait()
+        return {"type": "http.disconnect"}
+
+    return receive
+
+
 @pytest.mark.parametrize("size", [door.LARGE - 1, door.LARGE])
 def test_large_bodies_are_read_while_the_event_loop_goes_on(size):
     one, goes_on = door.Door([], 1 << 20), threading.Event()
     is_large = size >= door.LARGE
 
     async def test() -> Any:
-        async def receive() -> Any:
-            return {"type": "http.request", "body": b"[1, 2.5, {}]".ljust(size)}
+        receive = come(b"[1, 2.5, {}]".ljust(size))
 
         def check(body: Any) -> Any:
             assert goes_on.wait(10 if is_large else 0) == is_large
@@ -157,6 +169,37 @@ def test_large_bodies_are_read_while_the_event_loop_goes_on(size):
     assert sys.getswitchinterval() == turn
 
 
+def test_a_large_body_of_who_left_is_not_read():
+    one, goes_on = door.Door([], 1 << 20), threading.Event()
+    read, small, large = list[Any](), b"1", b"2".ljust(door.LARGE)
+
+    def check(body: Any) -> Any:
+        read.append(body)
+        return goes_on.wait(10)
+
+    async def test() -> None:
+        async def ask(body: bytes, check: Any, leaves: asyncio.Event) -> Any:
+            return await one.body(Request({"type": "http"}, come(body, leaves)), check)
+
+        stays, leaves = asyncio.Event(), asyncio.Event()
+        first = asyncio.create_task(ask(b"1".ljust(door.LARGE), check, stays))
+        others = [asyncio.create_task(ask(large, check, leaves)) for _ in range(64)]
+        while not read:
+            await asyncio.sleep(0.001)
+        assert await ask(small, str, stays) == "1"  # it waits for none of them
+        leaves.set()
+        for other in others:
+            with pytest.raises(BadRequest) as caught:
+                await other
+            assert caught.value.status == door.LEFT
+        goes_on.set()
+        assert await first
+        assert await ask(large, str, stays) == "2"
+
+    asyncio.run(test())
+    assert read == [1]
+
+
 def test_a_body_has_few_lists_and_objects(address):
     most = door.MOST_PARTS
     for text, status in (
@@ -167,6 +210,18 @@ def test_a_body_has_few_lists_and_objects(address):
     ):
         answer = httpx.post(f"{address}/v1/completions", content=text)
         assert answer.status_code == status and answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("text", [b"", b" " * door.LARGE], ids=["small", "large"])
+def test_deep_bodies_have_one_answer(address, text):
+    for depth, what in (
+        (door.MOST_DEPTH, "the body must be a JSON object"),
+        (door.MOST_DEPTH + 1, "the body has over 256 lists and objects in each other"),
+        (970, "the body has over 256 lists and objects in each other"),
+    ):
+        body = b"[" * depth + b"]" * depth + text
+        answer = httpx.post(f"{address}/v1/completions", content=body)
+        assert answer.status_code == 400 and answer.json()["error"]["message"] == what
 
 
 def test_a_form_that_takes_long_holds_nobody_up(model, monkeypatch):  # noqa: F811

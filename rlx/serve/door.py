@@ -21,11 +21,12 @@ from ..backends.locks import short_turns
 from ..ir.errors import ArgumentError
 from ..trace.arguments import count_of, names_of
 from .bad_request import BadRequest
-from .bodies import MOST_PARTS, parts_of
+from .bodies import MOST_DEPTH, MOST_PARTS, depth_of, parts_of
 from .metrics import Counted, Metrics
 from .origins import guard
 
 LEFT = 499  # the status of an answer to someone who has left
+HAS_LEFT = "the caller has left"
 RETRY = "1"  # seconds after which one may try again
 MOST_SECONDS = 60.0  # that a body may take to come
 LARGE = 1 << 15  # bytes of a body that may take 2 ms to read: a thread does, streams go on
@@ -67,10 +68,14 @@ class Door:
             what = f"the body took more than {MOST_SECONDS:g} s"
             raise BadRequest(what, status=408) from None
         except ClientDisconnect:
-            raise BadRequest("the caller has left", status=LEFT) from None
+            raise BadRequest(HAS_LEFT, status=LEFT) from None
         if len(given) < LARGE:
             return check(_json(given))
-        return await asyncio.get_running_loop().run_in_executor(self._reader, _large, given, check)
+        work = asyncio.get_running_loop().run_in_executor(self._reader, _large, given, check)
+        found = await unless_left(request, work)  # one that waits for its turn is dropped
+        if found is None:
+            raise BadRequest(HAS_LEFT, status=LEFT)
+        return found
 
     async def _bytes(self, request: Request) -> bytes:
         parts, size = [], 0
@@ -161,6 +166,8 @@ def _object(made: dict[str, Any]) -> dict[str, Any]:
 def _json(given: bytes, **how: Any) -> Any:
     if parts_of(given) > MOST_PARTS:
         raise BadRequest(f"the body has over {MOST_PARTS} lists and objects", status=413)
+    if depth_of(given) > MOST_DEPTH:
+        raise BadRequest(f"the body has over {MOST_DEPTH} lists and objects in each other")
     try:
         return json.loads(given.decode("utf-8-sig"), parse_constant=_no_constant, **how)
     except (ValueError, RecursionError):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .bad_request import BadRequest
-from .bodies import MOST_PARTS, parts_of
+from .bodies import MOST_DEPTH, MOST_PARTS, depth_of, parts_of
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 FIELDS = {"role", "content", "name"}
@@ -99,6 +99,9 @@ def _call(given: Any, param: str) -> dict[str, Any]:
 
 def _object(text: str, param: str) -> dict[str, Any]:
     """The arguments of a call as templates take them."""
+    if depth_of(text.encode("utf-8", "replace")) > MOST_DEPTH:
+        what = f"{param} has over {MOST_DEPTH} lists and objects in each other"
+        raise BadRequest(what, param)
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
