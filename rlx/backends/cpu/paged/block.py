@@ -23,7 +23,7 @@ from .pages import Seen
 from .results import Vectors
 from .sizes import BLOCK, Sizes
 
-FEW = 4  # vectors whose powers are computed together, so that none waits for another
+FEW = 2  # vectors whose powers are computed together, so that fewer wait for others
 
 
 @record
@@ -200,6 +200,7 @@ class Block(Vectors, ABC):
         kind, count = vector.text, min(FEW, self.vectors)
         wide = Vector(p.wide, count * self.lanes)
         sums = f.offset(state, kind, str(p.sums))
+        end = f.emit(f"sub i64 {self.seen.high}, {self.seen.base}")
         scales = [self._value_scales(str(n * self.lanes)) for n in range(self.vectors)]
         with f.loop("0", str(p.heads)) as heads:
             i, scores = heads.index, self._scores_of(heads.index)
@@ -208,18 +209,21 @@ class Block(Vectors, ABC):
             fade = f.splat(self._number(self.own_fades, i), vector)
             for c in range(p.parts):
                 self._put(start, c, f.emit(f"fmul {kind} {self._get(start, c)}, {fade}"))
-            sum = f.emit(f"fmul {kind} {self._get(sums, total)}, {fade}")
+            self._put(sums, total, f.emit(f"fmul {kind} {self._get(sums, total)}, {fade}"))
             top = f.splat(self._number(f.offset(sums, kind, top), "0"), wide)
-            for n in range(self.vectors):
-                if n % count == 0:
-                    xs = f.load(wide, f.offset(scores, kind, str(n)), p.vector_bytes)
+            for first in range(0, self.vectors, count):
+                with f.when(f.emit(f"icmp sgt i64 {end}, {first * self.lanes}")):
+                    start = f.offset(scores, kind, str(first))
+                    xs = f.load(wide, start, p.vector_bytes)
                     xs = f.emit(f"fsub {wide.text} {xs}, {top}")
                     xs = emit_instruction(f, "exp", p.wide, wide.lanes, p.wide, [xs])
-                first = n % count * self.lanes
-                x = f.shuffle(wide, xs, "poison", range(first, first + self.lanes))
-                sum = f.emit(f"fadd {kind} {sum}, {x}")
-                self._put(scores, n, f.emit(f"fmul {kind} {x}, {scales[n]}") if scales[n] else x)
-            self._put(sums, total, sum)
+                    sum = self._get(sums, total)
+                    for n, scale in enumerate(scales[first : first + count]):
+                        lanes = range(n * self.lanes, (n + 1) * self.lanes)
+                        x = f.shuffle(wide, xs, "poison", lanes)
+                        sum = f.emit(f"fadd {kind} {sum}, {x}")
+                        self._put(start, n, f.emit(f"fmul {kind} {x}, {scale}") if scale else x)
+                    self._put(sums, total, sum)
 
     # -- memory ------------------------------------------------------------------------------------
 
