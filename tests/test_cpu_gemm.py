@@ -395,7 +395,7 @@ def test_rows_in_the_first_cache_meet_columns_that_crowd_in_dot_products() -> No
         ((1, 70, 33), "bfloat16"), ((5, 19, 7), "bfloat16"), ((13, 33, 70), "float32"),
         ((16, 33, 71), "bfloat16"), ((2, 1025, 8192), "float32"),
         ((3, 19, 45), "float16"), ((8, 70, 128), "float16"), ((13, 33, 71), "float16"),
-        ((1, 41, 1024), "float16"),
+        ((1, 41, 1024), "float16"), ((1, 1, 61), "float16"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("device", ["native", "avx2", "no groups", "small caches"])

@@ -91,8 +91,6 @@ class Writer:
 
     def first_of(self, x: str, whole: Writer) -> str:
         """As many of the first numbers of a whole register as there are lanes."""
-        if self.vector.lanes == 1:
-            return self.f.emit(f"extractelement {whole.vector.text} {x}, i64 0")
         return whole.f.shuffle(whole.vector, x, "poison", range(self.vector.lanes))
 
     def scaled(self, y: str, n: str) -> str:

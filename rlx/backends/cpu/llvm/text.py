@@ -238,8 +238,11 @@ class Function:
 
     def shuffle(self, vector: Vector, x: str, y: str, places: Sequence[int]) -> str:
         """Shuffle: the lanes of two vectors that `places` name, the first vector's first."""
-        order = ", ".join(f"i32 {place}" for place in places)
         kind = vector.text
+        if len(places) == 1:  # vectors of one lane are numbers
+            which, place = divmod(places[0], vector.lanes)
+            return self.emit(f"extractelement {kind} {(x, y)[which]}, i64 {place}")
+        order = ", ".join(f"i32 {place}" for place in places)
         return self.emit(f"shufflevector {kind} {x}, {kind} {y}, <{len(places)} x i32> <{order}>")
 
     def select(self, vector: Vector, mask: str, yes: str, no: str) -> str:

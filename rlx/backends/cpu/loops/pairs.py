@@ -75,6 +75,4 @@ def _widened(f: Function, vector: Vector, x: str) -> str:
 
 def _narrowed(f: Function, vector: Vector, x: str) -> str:
     wide = Vector(vector.dtype, LEAST)
-    if vector.lanes > 1:
-        return f.shuffle(wide, x, "poison", range(vector.lanes))
-    return f.emit(f"extractelement {wide.text} {x}, i64 0")
+    return f.shuffle(wide, x, "poison", range(vector.lanes))

@@ -299,12 +299,8 @@ def _halved(f: Function, how: str, vector: Vector, x: str) -> str:
     """Combine the lanes of a vector in halves."""
     while vector.lanes > 1:
         half = Vector(vector.dtype, vector.lanes // 2)
-        parts = []
-        for start in (0, half.lanes):
-            if half.lanes == 1:
-                parts.append(f.emit(f"extractelement {vector.text} {x}, i64 {start}"))
-            else:
-                parts.append(f.shuffle(vector, x, "poison", range(start, start + half.lanes)))
+        halves = range(half.lanes), range(half.lanes, vector.lanes)
+        parts = [f.shuffle(vector, x, "poison", places) for places in halves]
         x, vector = combine(f, how, half, *parts), half
     return x
 
