@@ -11,6 +11,8 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
+from rlx.ir.graph import OPS
+from rlx.trace.apply import apply
 
 X = np.array([0.0, -1.0, 2.0, -2.0])
 CHOICES = {  # a function of an array whose unused numbers have infinite or undefined slopes
@@ -101,6 +103,15 @@ def test_choices_inside_of_transforms(name):
     close(rlx.grad(lambda x: rnp.sum(whole(x)))(X), wanted)
     if name in ("jit", "vmap"):  # what is masked outside of a nested graph reaches into it
         close(rlx.grad(lambda x: rnp.sum(rnp.where(x > 0, wrap(rnp.log)(x), 0.0)))(X), wanted)
+
+
+@pytest.mark.parametrize("name", ["reduce_sum", "sum_in_turn"])
+def test_sums_move_what_is_not_chosen(name):
+    def fn(x):
+        sums = apply(OPS[name], rnp.log(x).reshape(4, 1), axes=(1,))
+        return rnp.sum(rnp.where(x > 0, sums, 0.0))
+
+    close(rlx.grad(fn)(X), [0.0, 0.0, 0.5, 0.0])
 
 
 def test_a_batched_cond_is_a_choice():

@@ -129,7 +129,8 @@ def _is_finite(x: Value) -> bool:
 def moves_numbers(node: Node, args: Sequence[Value | Linear]) -> bool:
     """Whether a node only moves or adds numbers."""
     body = node.op.rules.body
-    moves = isinstance(body, Move | View | Concat | Gather) or body == Reduce("add")
+    adds = isinstance(body, Reduce) and body.combine == "add"
+    moves = adds or isinstance(body, Move | View | Concat | Gather)
     return moves and all(isinstance(a, Linear) or not a.type.is_inexact for a in args)
 
 
