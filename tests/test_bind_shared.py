@@ -121,6 +121,16 @@ def test_damaged_files_are_made_anew(damage, cache):
     assert file.read_bytes() == whole
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no modes here")
+def test_a_file_that_others_may_write_to_is_made_anew(cache):
+    shared(W, B)
+    (file,) = files(cache)
+    file.chmod(0o666)
+    shared(W, B)
+    (file,) = files(cache)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_arrays_of_all_kinds_come_back(cache):
     disk = sources.disk_cache()
     arrays = [np.float32(3)[None][0].reshape(()), np.zeros((0, 3), np.int8), X, X.astype(bool)]

@@ -40,14 +40,16 @@ def content_key(code: Sequence[bytes], arrays: Sequence[np.ndarray]) -> str:
 
 
 def map_arrays(disk: DiskCache, key: str) -> list[np.ndarray] | None:
-    """The read-only arrays of a key, if there is a file of them that is whole."""
+    """The read-only arrays of a key, if there is a file of them that is whole.
+
+    Another one is removed: what is written after it does not take its name.
+    """
     path = disk.root / f"{key}{SUFFIX}"
     try:
         with open_entry(path) as file:
-            if strangers(os.fstat(file.fileno())):
-                return None
             memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            made = _parsed(memory, key)
+            is_ours = not strangers(os.fstat(file.fileno()))
+            made = _parsed(memory, key) if is_ours else None
     except OSError:
         return None
     except ValueError:  # an empty file cannot be mapped
