@@ -46,6 +46,17 @@ def test_names_of_special_tokens_in_contents_stay_text(source):
     )
 
 
+def test_contents_are_put_back_without_a_look_at_all_of_them():
+    class Nonces(dict):
+        def __iter__(self):
+            raise AssertionError("for a chat of 16,000 messages that took 12 s")
+
+    nonces, other = dict[str, str](), "nonce" + "0" * 32
+    hidden = template_file._with_nonces([{"content": "a"}, {"content": "b " + other}], nonces)
+    text = " ".join(x["content"] for x in hidden)
+    assert template_file._put_back(f"{text} {other}", Nonces(nonces)) == f"a b {other} {other}"
+
+
 def test_the_default_system_prompt_of_the_real_template_stays():
     model = smollm()
     text = model.tokenizer.decode(model.chat_ids([{"role": "user", "content": ATTACK}]))

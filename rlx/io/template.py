@@ -33,6 +33,7 @@ from .tokenizer import Tokenizer
 WALL = 20.0  # seconds of a busy machine until a process is given up, which ends itself after one
 MOST_SOURCE = 1 << 20  # letters of a template
 CONTENTS = ("content", "text", "reasoning_content")  # fields with what people and models wrote
+NONCE = re.compile("nonce[0-9a-f]{32}")
 FIX_TEMPLATE = "use another template: model.template = rlx.io.ChatTemplate(source)"
 
 
@@ -157,15 +158,13 @@ def _with_nonces(x: Any, nonces: dict[str, str], name: str = "") -> Any:
         return [_with_nonces(value, nonces, name) for value in x]
     if not isinstance(x, str) or not x.strip() or name not in CONTENTS:
         return x
-    nonce = f"nonce{secrets.token_hex(16)}"
+    nonce = f"nonce{secrets.token_hex(16)}"  # that which `NONCE` finds
     nonces[nonce] = x
     return nonce
 
 
 def _put_back(text: str, nonces: Mapping[str, str]) -> str:
-    if not nonces:
-        return text
-    return re.sub("|".join(nonces), lambda found: nonces[found[0]], text)
+    return NONCE.sub(lambda found: nonces.get(found[0], found[0]), text)
 
 
 def _special_in(text: str, names: Sequence[str]) -> list[str]:
