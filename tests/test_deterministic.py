@@ -154,7 +154,9 @@ def in_turn(x, w):
 
 
 @pytest.mark.skipif(ROUNDS_TWICE, reason="the processor has no fused multiply-adds")
-@pytest.mark.parametrize(("layout", "size"), [("NHWC", 3), ("NHWC", 7), ("NCHW", 3), ("HWNC", 3)])
+@pytest.mark.parametrize(
+    ("layout", "size"), [("NHWC", 3), ("NHWC", 7), ("NCHW", 3), ("HWNC", 3), ("NWHC", 3)]
+)
 def test_products_of_small_windows_are_added_in_turn(layout, size):
     """As the kernel of matrix products adds, so that the fast mode's multiply-adds are kept."""
     x, w = normal(17, 9, 9, 6), normal(size, size, 1, 6)

@@ -10,7 +10,7 @@ from ...ir.dims import Size, likely, quotient
 from ...ir.record import replace
 from ...ir.types import Type
 from ..lir.access import writes
-from ..lir.expr import Expr, Load, Reduce, load, reduce, substitute, walk
+from ..lir.expr import IN_TURN, Expr, Load, Reduce, load, reduce, substitute, walk
 from ..lir.index import Index, Quotient, Remainder, Variable, as_index
 from ..lir.program import Buffer, Kernel, RowGroup, Scan, Step, Store
 from .elements import flatten
@@ -145,8 +145,8 @@ def merge_kernel_loops(kernel: Kernel) -> Kernel:
 
 
 def _ordered_reductions(kernel: Kernel) -> Kernel:
-    """Interchange loops of each reduction so that the smallest stride comes last."""
-    found = [r for r in reductions([kernel]) if len(r.loops) > 1]
+    """Interchange loops of reductions in any order so that the smallest stride comes last."""
+    found = [r for r in reductions([kernel]) if len(r.loops) > 1 and r.combine != IN_TURN]
     if not found:
         return kernel
     orders: dict[tuple[Variable, ...], tuple[Variable, ...]] = {}
