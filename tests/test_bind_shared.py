@@ -121,6 +121,15 @@ def test_damaged_files_are_made_anew(damage, cache):
     assert file.read_bytes() == whole
 
 
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="links are followed here")
+def test_a_link_is_replaced(cache):
+    shared(W, B)
+    (file,) = files(cache)
+    file.symlink_to(file.rename(cache / "elsewhere"))
+    shared(W, B)
+    assert not file.is_symlink()
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no modes here")
 def test_a_file_that_others_may_write_to_is_made_anew(cache):
     shared(W, B)

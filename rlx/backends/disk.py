@@ -143,7 +143,7 @@ def disk_cache() -> DiskCache | None:
 
 def _name(unfinished: Path, path: Path, replaces: bool) -> None:
     """Give a file that is finished its name, which another one may have."""
-    if not replaces:
+    if not (replaces or path.is_symlink()):  # nobody reads what a link names
         try:
             return os.link(unfinished, path)
         except FileExistsError:

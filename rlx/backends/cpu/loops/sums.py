@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 # Terms that are added one after another: the error of a sum grows with their number, not its own.
 PIECE = 256
 LARGEST_WINDOW = 32  # terms that are written one by one
-PRODUCTS = (IN_TURN, IN_PAIRS)  # sums of matrix products that are loops
+PRODUCTS = (IN_TURN, IN_PAIRS)  # sums of products in the order of matrix products
 
 
 def reduce_lanes(scope: Scope, expr: Reduce) -> str:
