@@ -224,6 +224,33 @@ def test_deep_bodies_have_one_answer(address, text):
         assert answer.status_code == 400 and answer.json()["error"]["message"] == what
 
 
+def test_long_texts_hold_no_short_ones_up(model, monkeypatch):  # noqa: F811
+    reads, may_read, prompts = threading.Semaphore(0), threading.Event(), model.prompts
+
+    def slow(given: Any) -> Any:
+        if given != ("a" * door.LARGE,):
+            return prompts(given)
+        reads.release()
+        may_read.wait(20)
+        return prompts(("ab",))
+
+    def ask(at: str, text: str) -> int:
+        body = {"prompt": text, "max_tokens": 1}
+        return httpx.post(f"{at}/v1/completions", json=body, timeout=60).status_code
+
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "prompts", slow)
+        for at in served(model):
+            with ThreadPoolExecutor(8) as pool:
+                posted = [pool.submit(ask, at, "a" * door.LARGE) for _ in range(8)]
+                for _ in range(preparing.OF_LARGE):
+                    assert reads.acquire(timeout=20)
+                assert ask(at, "ab") == 200
+                assert not reads.acquire(timeout=0.1)
+                may_read.set()
+                assert {x.result() for x in posted} == {200}
+
+
 def test_a_form_that_takes_long_holds_nobody_up(model, monkeypatch):  # noqa: F811
     reads, may_read = threading.Event(), threading.Event()
 

@@ -59,7 +59,8 @@ class Door:
     async def body(self, request: Request, check: Callable[[Any], Result]) -> Result:
         """What `check` makes of the JSON of a `request`.
 
-        Other texts, long and slow ones raise a `BadRequest`, as `check` may.
+        `request.state.is_large` tells of it afterwards. Other texts, long and slow ones raise a
+        `BadRequest`, as `check` may.
         """
         try:
             async with asyncio.timeout(MOST_SECONDS):
@@ -69,7 +70,8 @@ class Door:
             raise BadRequest(what, status=408) from None
         except ClientDisconnect:
             raise BadRequest(HAS_LEFT, status=LEFT) from None
-        if len(given) < LARGE:
+        request.state.is_large = len(given) >= LARGE
+        if not request.state.is_large:
             return check(_json(given))
         work = asyncio.get_running_loop().run_in_executor(self._reader, _large, given, check)
         found = await unless_left(request, work)  # one that waits for its turn is dropped

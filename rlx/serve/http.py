@@ -67,7 +67,8 @@ class Server:
         """
         made: list[Listener] = []
         try:
-            prompts = await unless_left(request, self.preparation.prompts(asked))
+            work = self.preparation.prompts(asked, request.state.is_large)
+            prompts = await unless_left(request, work)
             if prompts is None:
                 return None
             for prompt in prompts:

@@ -1,7 +1,8 @@
 """What is done for a request before the engine has it: forms and texts are read.
 
 Both take long where texts are long, so they are done in threads, and streams go on meanwhile. Forms
-have threads of their own: reading a hostile one takes a second, and nobody else waits for it.
+have threads of their own: reading a hostile one takes a second, and nobody else waits for it. So
+have texts of large bodies: many of them at once hold up no small request.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .openai_api import Asked
 from .writer import Writer
 
 MOST_WAITING = 256  # requests
-OF_FORMS, OF_TEXTS = 2, 4  # threads
+OF_FORMS, OF_TEXTS, OF_LARGE = 2, 4, 2  # threads
 
 
 @final
@@ -26,6 +27,7 @@ class Preparation:
         self._engine = engine
         self._forms = ThreadPoolExecutor(OF_FORMS, "rlx.serve.forms")
         self._texts = ThreadPoolExecutor(OF_TEXTS, "rlx.serve.texts")
+        self._large = ThreadPoolExecutor(OF_LARGE, "rlx.serve.large")
         self._count = 0
 
     async def begin(self) -> None:
@@ -34,8 +36,10 @@ class Preparation:
             self._forms, self._engine.model.formats.prepare
         )
 
-    async def prompts(self, asked: Asked) -> list[list[int]]:
-        """The tokens of each prompt that is `asked`; the form is ready then, too.
+    async def prompts(self, asked: Asked, is_large: bool) -> list[list[int]]:
+        """The tokens of each prompt that is `asked` by a large or small body.
+
+        The form is ready then, too.
 
         Raises the errors of both, and a `BadRequest` if too many requests wait.
         """
@@ -49,13 +53,14 @@ class Preparation:
             if form != (None, None):
                 guide = self._engine.model.formats.guide
                 await loop.run_in_executor(self._forms, guide, *form)
-            return await loop.run_in_executor(self._texts, self._tokens, asked)
+            threads = self._large if is_large else self._texts
+            return await loop.run_in_executor(threads, self._tokens, asked)
         finally:
             self._count -= 1
 
     def close(self) -> None:
         """Prepare no further request."""
-        for threads in (self._forms, self._texts):
+        for threads in (self._forms, self._texts, self._large):
             threads.shutdown(wait=False, cancel_futures=True)
 
     def _tokens(self, asked: Asked) -> list[list[int]]:
