@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from real_models import minilm_path
 
 import rlx
 from rlx.io import Tokenizer
+from rlx.io.partition import Partition, overlap
 
 LETTERS = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
 SPECIAL = ["<|start|>", "<|end|>"]
@@ -134,6 +136,24 @@ def test_the_longest_names_are_found_first():
     assert names(tokenizer, bytes_too, "hello!he>") == ["he", "llo!", "he", ">"]
     asked = names(tokenizer, bytes_too, "hello!he>", parse_special=True)
     assert asked == ["he", "llo!", "he>"]
+
+
+def test_of_many_names_each_is_looked_for_once_in_a_text():
+    names, reads = {f"<{i}>": i for i in range(2000)}, Counter[str]()
+
+    class Text(str):
+        def find(self, name, *start):
+            reads[name] += 1
+            return super().find(name, *start)
+
+    parts = Partition({**names, "none": 1}, {}).parts(Text("a".join(names)), False)
+    assert parts == [x for i in range(2000) for x in (i, "a")][:-1]
+    assert {*reads.values()} == {2} and len(reads) == 2000  # one place, and no other
+
+
+def test_names_whose_beginnings_are_too_many_may_overlap():
+    """To look at those of one of 100,000 letters took 5 GB."""
+    assert overlap(["x" * 10**5], []) and not overlap(["<a>"] * 10, ["x" + "y" * 1000])
 
 
 @pytest.mark.parametrize("tokenizer", [BYTES, PIECES], ids=["bytes", "pieces"])
