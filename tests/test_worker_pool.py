@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pool_tasks as tasks
 import pytest
 
 import rlx
+from rlx.workers import pool as pool_file
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are those of POSIX")
 
@@ -126,6 +128,17 @@ def test_an_initializer_that_more_memory_does_not_help_keeps_its_error():
         with pytest.raises(rlx.WorkerLostError, match="the initializer failed") as caught:
             small.submit(tasks.square, 3).result()
         assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_where_no_process_can_be_tried_the_first_error_stays():
+    def start(memory):
+        raise OSError("no place for a process")
+
+    failed = pickle.dumps((False, TypeError(), ""))
+    place = pool_file._Place(pool_file._Shared(None), start, 1 << 26)
+    with pytest.raises(rlx.WorkerLostError, match="the initializer failed") as caught:
+        place._fail("the initializer failed", "mend it", failed)
+    assert isinstance(caught.value.__cause__, TypeError)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")

@@ -326,13 +326,13 @@ class _Place:
 
     def _begins(self, memory: int) -> bool:
         """Whether a worker begins that may take so many bytes."""
-        process = self._begun(memory)
         try:
-            return process.connection.recv_bytes() == READY
-        except (EOFError, OSError):
+            return self._begun(memory).connection.recv_bytes() == READY
+        except (EOFError, OSError):  # it has ended, or there is no place for a process
             return False
         finally:
-            self._lost(process)
+            if self._process is not None:
+                self._lost(self._process)
 
     def _begun(self, memory: int | None) -> Process:
         """A new worker, after a pause if others died."""
