@@ -48,8 +48,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "replaced (no bound)",
     )  # fmt: skip
     parser.add_argument(
-        "--stretch", type=float, default=1.75, metavar="X",
-        help="how much longer prompts may make a step in which answers are written (1.75)",
+        "--stretch", type=float, default=1.6, metavar="X",
+        help="how much longer prompts may make a step in which answers are written (1.6)",
     )  # fmt: skip
     parser.add_argument(
         "--adapter", action="append", default=[], metavar="NAME=PATH",

@@ -171,7 +171,7 @@ class Engine(Writer):
         page_size: int = 16,
         max_sequences: int = 16,
         step_tokens: int = 256,
-        stretch: float = 1.75,
+        stretch: float = 1.6,
         max_waiting: int = 1024,
         dtype: Any = None,
         adapters: int = 0,
