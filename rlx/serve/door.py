@@ -172,7 +172,7 @@ def _json(given: bytes, **how: Any) -> Any:
         raise BadRequest(f"the body has over {MOST_DEPTH} lists and objects in each other")
     try:
         return json.loads(given.decode("utf-8-sig"), parse_constant=_no_constant, **how)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise BadRequest("the body is not JSON") from None
 
 

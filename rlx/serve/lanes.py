@@ -248,7 +248,7 @@ class Lane:
             return False
         try:
             return not isinstance(_heard(process), Failed)
-        except Exception:
+        except Exception:  # it has ended, or what it said cannot be understood
             return False
         finally:
             process.end()

@@ -104,7 +104,7 @@ def _object(text: str, param: str) -> dict[str, Any]:
         raise BadRequest(what, param)
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise BadRequest(f"{param} must be the text of a JSON object", param)
