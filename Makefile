@@ -92,7 +92,7 @@ threads: $(VENV)/test.stamp  ## random programs, models, benchmarks: the same bi
 	$(BIN)/python tests/thread_digests.py --programs 200 --cases all --families 60 --many
 
 invariance: $(VENV)/test.stamp  ## rows alone and among others, by family: bits and costs; rewrites docs/determinism.md
-	RLX_CACHE=0 $(BIN)/python tests/batch_invariance.py --page docs/determinism.md
+	RLX_CACHE=0 RLX_NUM_THREADS=1 $(BIN)/python tests/batch_invariance.py --page docs/determinism.md
 
 floats: $(VENV)/test.stamp  ## functions of one float32 at all 2^32 numbers; under an hour
 	$(BIN)/python tests/every_float.py --workers $(shell nproc 2>/dev/null || echo 1)
